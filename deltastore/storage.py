@@ -1,0 +1,90 @@
+"""The seam between the engine and where bytes are kept.
+
+A storage speaks keys, sealed bytes and searchable metadata, never channel values. There are two: `memory.py` (dicts,
+for users' unit tests and as a model for ours) and `postgres/` (the product); the same contract suite runs on both.
+
+Promises of every storage:
+
+- a save lands whole or not at all, and an acknowledged save survives (memory: as long as the process);
+- segment ids grow: a segment saved after another one was acknowledged has the larger id;
+- **epoch**: a number of the thread that changes, to a value never used before, whenever anything is removed or
+  rewritten. A save that names an epoch is refused (`Refusal.STALE`) if the thread's differs, so references found at an
+  epoch are proved to exist as long as a save at that epoch is accepted;
+- `edit` excludes every other save, delete and edit of the thread while it lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from deltastore.core.model import (
+    Chains,
+    ListEntry,
+    ListQuery,
+    Refusal,
+    Save,
+    Saved,
+    SaveWrites,
+    SegmentRow,
+    ThreadChanges,
+    ThreadRef,
+    ThreadRows,
+)
+
+
+class ThreadEdit(Protocol):
+    """One thread under its exclusive lock."""
+
+    async def rows(self) -> ThreadRows | None:
+        """The whole structure of the thread, or None if there is no such thread."""
+
+    async def segments(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Segments with their payloads; those that do not exist are left out."""
+
+    async def apply(self, changes: ThreadChanges) -> None:
+        """Makes the changes. They are seen by others when the edit ends without an error, else dropped."""
+
+
+class Storage(Protocol):
+    """Where rows are kept. All methods may raise `DatabaseError`."""
+
+    async def setup(self) -> None:
+        """Creates or migrates the schema; does nothing if it is up to date. Safe from many processes at once."""
+
+    async def close(self) -> None:
+        """Gives back what the storage itself opened. Calling it twice is harmless."""
+
+    async def save(self, save: Save) -> Saved | Refusal:
+        """Stores one checkpoint with its segments and metadata."""
+
+    async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
+        """Stores the writes of one `put_writes` call."""
+
+    async def load_chains(
+        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, *, segments: bool = True
+    ) -> Chains | None:
+        """Rows to rebuild the given checkpoints, or with None the head (largest visible id) of the namespace.
+
+        Returns None if the thread does not exist. `segments=False` leaves out all segments but pages.
+        A target that does not exist or is hidden is left out of `Chains.targets`.
+        """
+
+    async def load_segments(self, thread_key: bytes, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Segments with their payloads; those that do not exist are left out."""
+
+    async def list_checkpoints(self, query: ListQuery) -> list[ListEntry]:
+        """One page of visible checkpoints, newest first (see `ListCursor` for the order)."""
+
+    async def delete_thread(self, thread_key: bytes) -> None:
+        """Removes every row of the thread from every table. No such thread: nothing happens."""
+
+    async def copy_thread(self, source_key: bytes, target: ThreadRef) -> bool:
+        """Copies all rows of a thread, consistent as of one moment. False if the target has rows already."""
+
+    async def find_runs(self, run_ids: Sequence[str]) -> list[bytes]:
+        """Keys of the threads that have a metadata document with one of these run ids."""
+
+    def edit(self, thread_key: bytes) -> AbstractAsyncContextManager[ThreadEdit]:
+        """Opens the thread for exclusive changes, as one transaction."""
