@@ -1,0 +1,195 @@
+"""The envelope of every stored payload: it names itself, proves itself, and is bound to its row.
+
+    offset  bytes  content
+    0       1      0xD0 | format version (1): the mark that this is a payload of deltastore
+    1       1      codec in the low four bits (compress.py); 0x80: the body is ciphered; other bits zero
+    2       0 or    when ciphered: length of the cipher's name in UTF-8 (as below), and the name
+            1+n
+    ..      1-5    length of the plain bytes: LEB128, seven bits a byte, lowest first
+    ..      n      body
+    end-4   4      CRC-32 of the associated data followed by all bytes before, big-endian
+
+The *associated data* are not stored: they are what the reader knows anyway about where the payload is from (namespace,
+checkpoint id, parent, ...). A payload that was moved to another row therefore fails its checksum.
+
+Order. Sealing compresses, then encrypts (ciphertext does not compress), then checks; so damage is told from a wrong
+key: a bad checksum is damage (`CorruptPayloadError`), and what fails after a good one in the cipher is the key
+(`UnreadableValueError`). Reading checks before anything is decrypted, and bounds lengths before anything is allocated.
+
+Left out on purpose: protection against someone who writes to the database on purpose. A checksum is no signature; a
+cipher that authenticates protects the body, but the associated data are bound by the checksum only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+from zlib import crc32
+
+from deltastore.core.compress import DEFAULT_LEVEL, PLAIN_BYTES_MAX, Codec, compress, decompress
+from deltastore.errors import CorruptPayloadError, UnreadableValueError, UnserializableValueError
+
+FORMAT_VERSION: Final = 1
+OVERHEAD_BYTES_MAX: Final = 9
+"""What sealing adds at most to a payload that is stored as it is, without a cipher and shorter than 256 MiB."""
+
+_MARK: Final = 0xD0
+_CIPHERED: Final = 0x80
+_CHECKSUM_BYTES: Final = 4
+_LENGTH_BYTES_MAX: Final = 5
+
+
+class Cipher(Protocol):
+    """What LangGraph calls a `CipherProtocol`."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        """The cipher's name and the ciphertext."""
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        """The plaintext; raises whatever it likes if the key or the ciphertext is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    codec: Codec
+    cipher_name: str | None
+    plain_bytes: int
+
+    def encode(self) -> bytes:
+        flags = self.codec if self.cipher_name is None else self.codec | _CIPHERED
+        head = bytes((_MARK | FORMAT_VERSION, flags))
+        if self.cipher_name is not None:
+            name = self.cipher_name.encode()
+            head += _encode_length(len(name)) + name
+        return head + _encode_length(self.plain_bytes)
+
+
+def seal(plain: bytes, *, associated: bytes, cipher: Cipher | None = None, level: int = DEFAULT_LEVEL) -> bytes:
+    """Compresses, encrypts and checks a payload.
+
+    Args:
+        plain: The payload, at most `PLAIN_BYTES_MAX` bytes.
+        associated: What the payload belongs to; the same bytes must be given to `unseal`.
+        cipher: Encrypts the compressed payload; None leaves it readable.
+        level: zstd level, 1 (fast) to 19 (small).
+
+    Raises:
+        UnserializableValueError: The payload is too long.
+    """
+    if len(plain) > PLAIN_BYTES_MAX:
+        raise UnserializableValueError(
+            "a value is too large to be stored",
+            detail=f"{len(plain)} bytes when serialised, at most {PLAIN_BYTES_MAX} are possible",
+            hint="keep large data outside of the graph's state and store a reference to it",
+        )
+    codec, body = compress(plain, level)
+    cipher_name = None
+    if cipher is not None:
+        cipher_name, body = cipher.encrypt(body)
+    sealed = _Header(codec, cipher_name, len(plain)).encode() + body
+    return sealed + _checksum(sealed, associated)
+
+
+def unseal(sealed: bytes, *, associated: bytes, cipher: Cipher | None = None) -> bytes:
+    """Gives back what was sealed.
+
+    Args:
+        sealed: The stored bytes.
+        associated: The same bytes that were given to `seal`.
+        cipher: Decrypts the payload if it is encrypted; a payload that is not is read without it.
+
+    Raises:
+        CorruptPayloadError: The bytes are damaged, belong to another row, or are of a newer format.
+        UnreadableValueError: The payload is encrypted, and there is no cipher or it cannot decrypt it.
+    """
+    _check(sealed, associated)
+    header, body = _read_header(sealed[:-_CHECKSUM_BYTES])
+    if header.cipher_name is None:
+        return decompress(header.codec, body, header.plain_bytes)
+    try:
+        return decompress(header.codec, _decrypt(cipher, header.cipher_name, body), header.plain_bytes)
+    except CorruptPayloadError as error:
+        raise _wrong_key(header.cipher_name, error) from error
+
+
+def _check(sealed: bytes, associated: bytes) -> None:
+    if len(sealed) < 2 + 1 + _CHECKSUM_BYTES or sealed[0] & 0xF0 != _MARK:
+        raise _corrupt("is not a payload of deltastore", f"found {len(sealed)} bytes starting with {sealed[:4].hex()}")
+    if sealed[0] != _MARK | FORMAT_VERSION:
+        raise _newer(f"format version {sealed[0] & 0x0F}")
+    found, expected = sealed[-_CHECKSUM_BYTES:], _checksum(sealed[:-_CHECKSUM_BYTES], associated)
+    if found != expected:
+        raise _corrupt("is damaged or belongs to another row", f"checksum {found.hex()}, expected {expected.hex()}")
+
+
+def _checksum(unchecked: bytes, associated: bytes) -> bytes:
+    return crc32(unchecked, crc32(associated)).to_bytes(_CHECKSUM_BYTES)
+
+
+def _read_header(unchecked: bytes) -> tuple[_Header, bytes]:
+    """Splits header and body; the checksum is right, so what does not fit here was written wrongly or is newer."""
+    flags = unchecked[1]
+    position = 2
+    cipher_name = None
+    if flags & _CIPHERED:
+        name_bytes, start = _decode_length(unchecked, position)
+        position = start + name_bytes
+        cipher_name = unchecked[start:position].decode(errors="replace")
+    try:
+        codec = Codec(flags & ~_CIPHERED)
+    except ValueError:
+        raise _newer(f"codec {flags & ~_CIPHERED}") from None
+    plain_bytes, position = _decode_length(unchecked, position)
+    return _Header(codec, cipher_name, plain_bytes), unchecked[position:]
+
+
+def _encode_length(length: int) -> bytes:
+    encoded = bytearray()
+    while length > 0x7F:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    encoded.append(length)
+    return bytes(encoded)
+
+
+def _decode_length(unchecked: bytes, position: int) -> tuple[int, int]:
+    """A length and the position after it."""
+    length = 0
+    for index, byte in enumerate(unchecked[position : position + _LENGTH_BYTES_MAX]):
+        length |= (byte & 0x7F) << 7 * index
+        if byte < 0x80 and length <= PLAIN_BYTES_MAX:
+            return length, position + index + 1
+    raise _corrupt("declares an impossible length", f"found {length} bytes or more, at most {PLAIN_BYTES_MAX} possible")
+
+
+def _decrypt(cipher: Cipher | None, cipher_name: str, body: bytes) -> bytes:
+    if cipher is None:
+        raise UnreadableValueError(
+            "a payload is encrypted and no cipher is configured",
+            detail=f"encrypted with {cipher_name!r}",
+            hint="open the saver with the EncryptedSerializer that the thread was written with",
+        )
+    try:
+        return cipher.decrypt(cipher_name, body)
+    except Exception as error:
+        raise _wrong_key(cipher_name, error) from error
+
+
+def _wrong_key(cipher_name: str, error: Exception) -> UnreadableValueError:
+    return UnreadableValueError(
+        "a payload cannot be decrypted",
+        detail=f"encrypted with {cipher_name!r}, its checksum is right: {type(error).__name__}: {error}",
+        hint="the key is not the one that the thread was written with",
+    )
+
+
+def _corrupt(problem: str, detail: str) -> CorruptPayloadError:
+    return CorruptPayloadError(f"a payload {problem}", detail=detail, hint="restore the row from a backup")
+
+
+def _newer(found: str) -> CorruptPayloadError:
+    return CorruptPayloadError(
+        "a payload was written by a newer deltastore, or is damaged",
+        detail=f"found {found}",
+        hint="upgrade deltastore on this machine",
+    )
