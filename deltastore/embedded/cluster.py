@@ -1,0 +1,127 @@
+"""One PostgreSQL cluster in a folder: made whole or not at all, and brought to run. Called behind the gate only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from deltastore.embedded import keeper
+from deltastore.embedded.programs import Programs
+from deltastore.errors import DatabaseRefusedError, DatabaseUnavailableError
+
+DATABASE = "deltastore"
+PORT = 5432
+SOCKET = f".s.PGSQL.{PORT}"
+SOCKET_PATH_BYTES_MAX = 103
+"""Every Unix takes a socket's path up to this length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cluster of `folder`, worked on with `programs`; `settings` apply when it is started."""
+
+    folder: Path
+    programs: Programs
+    settings: Mapping[str, str]
+
+    def ensure_created(self) -> None:
+        """Makes the data folder with the database in it, beside its place, and moves it there when it is complete."""
+        if (self.folder / keeper.DATA).exists():
+            return
+        for leftover in self.folder.glob("creating-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        new = self.folder / f"creating-{os.getpid()}-{time.monotonic_ns()}"
+        sync = ["--no-sync"] if self.settings.get("fsync") == "off" else []
+        options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", *sync]
+        self.programs.run("initdb", "-D", str(new), *options)
+        self.programs.run("postgres", "--single", "-D", str(new), "template1", stdin=f"CREATE DATABASE {DATABASE};\n")
+        new.rename(self.folder / keeper.DATA)
+
+    def ensure_running(self, deadline: float) -> None:
+        """Returns when the server accepts connections; starts it if it does not run.
+
+        Raises:
+            DatabaseRefusedError: It ended while starting; the text says why.
+            DatabaseUnavailableError: It was not ready at `deadline` (of `time.monotonic`).
+        """
+        while not self._is_ready():
+            if time.monotonic() > deadline:
+                raise self.late(f"see {self._log}")
+            if keeper.postmaster(self.folder) is not None or keeper.is_listening(self.folder):
+                time.sleep(0.02)
+            elif orphans := self._orphans():
+                psutil.wait_procs(orphans, timeout=max(0, deadline - time.monotonic()))
+            else:
+                self._launch(max(1, deadline - time.monotonic()))
+
+    def late(self, why: str) -> DatabaseUnavailableError:
+        """The error for a server that was not ready in time."""
+        return DatabaseUnavailableError(f"the embedded server in {self.folder} was not ready in time", detail=why)
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "server.log"
+
+    def _is_ready(self) -> bool:
+        lines = keeper.postmaster_lines(self.folder)
+        return len(lines) >= 8 and lines[7].strip() == "ready" and keeper.is_listening(self.folder)
+
+    def _orphans(self) -> list[psutil.Process]:
+        """Processes of a server that was killed: they end by themselves, and until then nobody may start another."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if keeper.is_postgres_of(process, self.folder):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def _launch(self, seconds_max: float) -> None:
+        socket_folder = self._socket_folder()
+        # No process works on the data, so what a killed server left is stale. PostgreSQL would not see that where the
+        # server's process id lives again, be it as a zombie.
+        stale = [self.folder / keeper.DATA / "postmaster.pid", socket_folder / SOCKET, socket_folder / f"{SOCKET}.lock"]
+        for path in (*stale, self._log):
+            path.unlink(missing_ok=True)
+        settings = {
+            **self.settings,
+            "listen_addresses": "",
+            "port": str(PORT),
+            "unix_socket_directories": str(socket_folder),
+        }
+        options = shlex.join(f"--{name}={value}" for name, value in settings.items())
+        try:
+            self.programs.run(
+                "pg_ctl", "start", "--wait", f"--timeout={int(seconds_max)}", "-D", str(self.folder / keeper.DATA),
+                "-l", str(self._log), "-o", options, seconds_max=seconds_max + 5,
+            )  # fmt: skip
+        except DatabaseRefusedError as error:
+            error.detail += "\n" + self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
+            raise
+
+    def _socket_folder(self) -> Path:
+        """The data folder, or a short one beside the temporary files where its path is too long or too odd."""
+        data = (self.folder / keeper.DATA).resolve()
+        fits = len(os.fsencode(data / SOCKET)) <= SOCKET_PATH_BYTES_MAX
+        if fits and re.fullmatch(r"[\w/. +-]+", str(data), re.ASCII):
+            return data
+        name = hashlib.sha256(f"{data}-{data.stat().st_ino}".encode()).hexdigest()[:16]
+        folder = Path(tempfile.gettempdir()) / f"deltastore-{name}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        owner = data.stat()
+        if os.geteuid() == 0:
+            os.chown(folder, owner.st_uid, owner.st_gid)
+        if folder.stat().st_uid != owner.st_uid or folder.stat().st_mode & 0o077:
+            raise DatabaseRefusedError(f"{folder} belongs to somebody else", hint="remove it, or set TMPDIR")
+        return folder

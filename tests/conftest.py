@@ -1,0 +1,101 @@
+"""Servers and databases for all tests.
+
+`DELTASTORE_TEST_DSN` names a server to use (its role may create databases); `DELTASTORE_TEST_CONTAINER=1` starts one in
+Docker; else one embedded server serves the whole run, all its workers. `DELTASTORE_TEST_POSTGRES` is the major version of
+the embedded server, by default 18: 16 and 18 come with the wheel, others are looked for in the system's packages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import (
+    SPEED,
+    DurableServer,
+    EmbeddedServer,
+    container,
+    database,
+    execute,
+    programs_of,
+    wants_container,
+    with_database,
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clean_environment() -> Iterator[None]:
+    """Variables of the user's shell must not steer a connection or a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("PG") or name == "DELTASTORE_DSN"]:
+            patch.delenv(name)
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgres_major() -> str:
+    """The major version of the servers that tests start."""
+    return os.environ.get("DELTASTORE_TEST_POSTGRES", "18")
+
+
+@pytest.fixture(scope="session")
+def server_dsn(postgres_major: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The DSN of a server whose data may be lost, shared by all workers of the run."""
+    if dsn := os.environ.get("DELTASTORE_TEST_DSN"):
+        yield dsn
+    elif wants_container():
+        with container(postgres_major) as dsn:
+            yield dsn
+    else:
+        folder = tmp_path_factory.getbasetemp()
+        shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+        with EmbeddedServer(shared / "server", programs=programs_of(postgres_major), settings=SPEED) as server:
+            yield server.dsn
+
+
+@pytest.fixture(scope="session")
+def _template(server_dsn: str) -> Iterator[str]:
+    """A database with deltastore's schema, to be cloned: cheaper than the migrations for each test."""
+    name = f"template_{os.getpid()}"
+    execute(server_dsn, "CREATE DATABASE {}", name)
+    with ThreadPoolExecutor(1) as thread:  # a loop of its own, beside the one that pytest-asyncio manages
+        thread.submit(asyncio.run, _set_up(with_database(server_dsn, name))).result()
+    yield name
+    execute(server_dsn, "DROP DATABASE {} WITH (FORCE)", name)
+
+
+async def _set_up(dsn: str) -> None:
+    from deltastore.postgres.pool import open_pool
+    from deltastore.postgres.storage import PostgresStorage
+
+    pool = await open_pool(dsn)
+    try:
+        await PostgresStorage(pool).setup()
+    finally:
+        await pool.close()
+
+
+@pytest.fixture
+def database_dsn(server_dsn: str, _template: str) -> Iterator[str]:
+    """The DSN of a fresh database with deltastore's schema in it; fails the test if a connection is left open."""
+    with database(server_dsn, _template) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def empty_database_dsn(server_dsn: str) -> Iterator[str]:
+    """The DSN of a fresh database with nothing in it; fails the test if a connection is left open."""
+    with database(server_dsn) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def durable_server(tmp_path: Path, postgres_major: str) -> Iterator[DurableServer]:
+    """A started server of the test's own with PostgreSQL's default durability: `.dsn`, `.kill()`, `.start()` again."""
+    with DurableServer(tmp_path / "durable", programs=programs_of(postgres_major)) as server:
+        yield server
