@@ -1,8 +1,8 @@
 """Servers and databases for all tests.
 
 `DELTASTORE_TEST_DSN` names a server to use (its role may create databases); `DELTASTORE_TEST_CONTAINER=1` starts one in
-Docker; else one embedded server serves the whole run, all its workers. `DELTASTORE_TEST_POSTGRES` is the major version of
-the embedded server, by default 18: 16 and 18 come with the wheel, others are looked for in the system's packages.
+Docker; else one embedded server serves the whole run, all its workers. `DELTASTORE_TEST_POSTGRES` is the major version
+of the latter, by default 18: 16 and 18 come with the wheel, others are looked for in the system's packages.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from deltastore.embedded import EmbeddedServer
 from tests.support.servers import (
     SPEED,
     DurableServer,
-    EmbeddedServer,
     container,
     database,
     execute,

@@ -103,9 +103,18 @@ class Cluster:
         options = shlex.join(f"--{name}={value}" for name, value in settings.items())
         try:
             self.programs.run(
-                "pg_ctl", "start", "--wait", f"--timeout={int(seconds_max)}", "-D", str(self.folder / keeper.DATA),
-                "-l", str(self._log), "-o", options, seconds_max=seconds_max + 5,
-            )  # fmt: skip
+                "pg_ctl",
+                "start",
+                "--wait",
+                f"--timeout={int(seconds_max)}",
+                "-D",
+                str(self.folder / keeper.DATA),
+                "-l",
+                str(self._log),
+                "-o",
+                options,
+                seconds_max=seconds_max + 5,
+            )
         except DatabaseRefusedError as error:
             error.detail += "\n" + self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
             raise

@@ -47,7 +47,9 @@ class Programs:
             )
         except (subprocess.SubprocessError, OSError) as error:
             printed = getattr(error, "stderr", None) or error
-            raise DatabaseRefusedError(f"{program} of the embedded server failed", detail=str(printed).strip()) from error
+            raise DatabaseRefusedError(
+                f"{program} of the embedded server failed", detail=str(printed).strip()
+            ) from error
 
 
 def find_programs(data: Path, folder: Path | None) -> Programs:
@@ -87,8 +89,10 @@ def wheel_programs() -> dict[int, Path]:
 
 
 def default_folder() -> Path:
-    """Where `embedded` without a folder keeps its data: in the user's data folder; for root, whom PostgreSQL does not
-    accept, in a place that the server's own user can reach."""
+    """Where `embedded` without a folder keeps its data: in the user's data folder.
+
+    PostgreSQL does not run as root and root's home is closed to others: there the place is a system folder.
+    """
     if os.geteuid() == 0:
         return Path("/var/lib/deltastore/postgres")
     try:
