@@ -1,0 +1,70 @@
+"""One thread under its exclusive lock: `ThreadEdit` on PostgreSQL.
+
+Runs inside a transaction whose first statement took the row of the thread. Every later statement has a snapshot of its
+own (READ COMMITTED), taken when no save of the thread was under way: so it sees all of them, and none can come between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltastore.core.model import RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.postgres.queries import AnyConnection, Queries
+
+
+class PostgresEdit:
+    """The thread of one `edit`; `locked` is its epoch and reference, None if there is no such thread."""
+
+    def __init__(
+        self, connection: AnyConnection, queries: Queries, thread_key: bytes, locked: tuple[int, ThreadRef] | None
+    ) -> None:
+        self._connection = connection
+        self._queries = queries
+        self._key = thread_key
+        self._locked = locked
+
+    async def rows(self) -> ThreadRows | None:
+        """The whole structure of the thread, or None if there is no such thread."""
+        if self._locked is None:
+            return None
+        epoch, thread = self._locked
+        return ThreadRows(
+            thread=thread,
+            epoch=epoch,
+            checkpoints=tuple(await self._queries.edit_checkpoints(self._connection, self._key)),
+            segments=tuple(await self._queries.edit_segments(self._connection, self._key)),
+            metadata=tuple(await self._queries.edit_metadata(self._connection, self._key)),
+        )
+
+    async def segments(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Segments with their payloads; those that do not exist are left out."""
+        return await self._queries.load_segments(self._connection, self._key, segment_ids)
+
+    async def apply(self, changes: ThreadChanges) -> None:
+        """Makes the changes, which end with the transaction."""
+        if not changes:
+            return
+        queries, connection, key = self._queries, self._connection, self._key
+        for metadata in changes.new_metadata:
+            await queries.insert_metadata(connection, key, metadata)
+        for update in changes.updates:
+            await self._update(update)
+        if changes.marks:
+            await queries.mark_checkpoints(connection, key, changes.marks)
+        if changes.delete_checkpoints:
+            await queries.delete_checkpoints(connection, key, changes.delete_checkpoints)
+        if changes.delete_segments:
+            await queries.delete_segments(connection, key, changes.delete_segments)
+        if changes.delete_metadata:
+            await queries.delete_metadata(connection, key, changes.delete_metadata)
+        if changes.removes:
+            await queries.renew_epoch(connection, key)
+        else:
+            await queries.renew_revision(connection, key)
+
+    async def _update(self, update: RowUpdate) -> None:
+        row = update.row
+        new_ids: tuple[int, ...] = ()
+        if update.new_segments:
+            new_ids = await self._queries.insert_segments(self._connection, self._key, row, update.new_segments)
+        await self._queries.update_checkpoint(self._connection, self._key, row, new_ids + row.segments)

@@ -1,0 +1,98 @@
+"""Connections: how many, how long to wait for one, and who closes them."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as tls
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import asyncpg
+
+from deltastore.errors import InvalidConfigError
+from deltastore.postgres.failures import DRIVER_ERRORS, translate
+
+Pool: TypeAlias = "asyncpg.Pool[Any]"
+SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """How connections are opened and kept.
+
+    Attributes:
+        min_size: Connections opened at once and kept.
+        max_size: Connections at most; further calls wait for one.
+        timeout_seconds: How long one call may wait for a usable connection, retries included, before it fails.
+        command_timeout_seconds: How long one statement may run; None for no limit.
+        connect_timeout_seconds: How long opening one connection may take.
+        idle_lifetime_seconds: Idle connections above `min_size` are closed after this time; 0 keeps them.
+        statement_cache_size: Prepared statements kept by one connection. Set 0 behind a pooler in transaction mode
+            that does not support prepared statements (PgBouncer before 1.21, or with `max_prepared_statements=0`).
+        ssl: A context, or a mode as in `sslmode`; None leaves it to the connection string.
+        password: Instead of one in the connection string.
+        server_settings: Settings of the session, sent when it is opened.
+    """
+
+    min_size: int = 1
+    max_size: int = 10
+    timeout_seconds: float = 10.0
+    command_timeout_seconds: float | None = 60.0
+    connect_timeout_seconds: float = 10.0
+    idle_lifetime_seconds: float = 300.0
+    statement_cache_size: int = 100
+    ssl: tls.SSLContext | SslMode | bool | None = None
+    password: str | None = field(default=None, repr=False)
+    server_settings: Mapping[str, str] = field(default_factory=lambda: {"application_name": "deltastore"})
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_size <= self.max_size or self.max_size < 1:
+            raise InvalidConfigError(
+                "pool sizes do not fit",
+                detail=f"found min_size={self.min_size}, max_size={self.max_size}, expected 0 <= min_size <= max_size",
+            )
+
+
+async def open_pool(dsn: str, options: PoolOptions | None = None) -> Pool:
+    """Opens a pool; the caller closes it.
+
+    Raises:
+        DatabaseUnavailableError: No connection within the configured time.
+        DatabaseRefusedError: The server refused the login or the database.
+        InvalidConfigError: The connection string or an option has a wrong form.
+    """
+    options = options or PoolOptions()
+    pool = _create(dsn, options)
+    try:
+        async with asyncio.timeout(options.timeout_seconds):
+            await pool
+    except (ValueError, asyncpg.ClientConfigurationError) as error:
+        raise InvalidConfigError(
+            "connection string or options cannot be used",
+            detail=f"found {type(error).__name__} while reading them",
+            hint="expected postgresql://user@host:port/database",
+        ) from None
+    except DRIVER_ERRORS as error:
+        raise translate(error) from error
+    return pool
+
+
+def _create(dsn: str, options: PoolOptions) -> Pool:
+    return asyncpg.create_pool(
+        dsn,
+        min_size=options.min_size,
+        max_size=options.max_size,
+        max_inactive_connection_lifetime=options.idle_lifetime_seconds,
+        reset=_keep_session,
+        timeout=options.connect_timeout_seconds,
+        command_timeout=options.command_timeout_seconds,
+        statement_cache_size=options.statement_cache_size,
+        ssl=options.ssl,
+        password=options.password,
+        server_settings=dict(options.server_settings),
+    )
+
+
+async def _keep_session(connection: object) -> None:
+    """Replaces the driver's reset, a round trip after every call: no statement of ours changes a session."""

@@ -1,0 +1,256 @@
+"""One typed function for each statement of `queries.sql`, under the same name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, TypeAlias
+
+from asyncpg import Connection
+from asyncpg.pool import PoolConnectionProxy
+
+from deltastore.core.model import (
+    Chains,
+    CheckpointRow,
+    ListEntry,
+    ListQuery,
+    MetadataRow,
+    NewSegment,
+    Refusal,
+    Save,
+    Saved,
+    SaveWrites,
+    SegmentRow,
+    ThreadRef,
+)
+from deltastore.postgres import rows
+from deltastore.postgres.naming import render
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+AnyConnection: TypeAlias = "Connection[Any] | PoolConnectionProxy[Any]"
+
+
+def statements(schema: str) -> dict[str, str]:
+    """All statements by name, for one schema, without their comments.
+
+    Raises:
+        InvalidConfigError: The schema's name cannot be used.
+    """
+    text = files("deltastore.postgres").joinpath("queries.sql").read_text(encoding="utf-8")
+    _, *named = _NAME.split(text)
+    return {name: _statement(body, schema) for name, body in zip(named[::2], named[1::2], strict=True)}
+
+
+def _statement(body: str, schema: str) -> str:
+    lines = [line for line in body.strip().splitlines() if not line.startswith("--")]
+    return render("\n".join(lines).removesuffix(";"), schema)
+
+
+class Queries:
+    """The statements for one schema.
+
+    Args:
+        schema: Name of the schema, unquoted.
+
+    Raises:
+        InvalidConfigError: The schema's name cannot be used.
+    """
+
+    def __init__(self, schema: str) -> None:
+        self.text = statements(schema)
+
+    async def schema_version(self, connection: AnyConnection) -> int:
+        """Number of the last migration."""
+        version: int | None = await connection.fetchval(self.text["schema_version"])
+        return version or 0
+
+    async def save(self, connection: AnyConnection, save: Save) -> Saved | Refusal | None:
+        """Stores a checkpoint; None if the thread changed while the statement waited and it is to be run again."""
+        row, metadata = save.row, save.metadata
+        record = await connection.fetchrow(
+            self.text["save"],
+            save.thread.key, save.thread.thread_id, save.epoch,
+            row.namespace, row.checkpoint_id, row.parent_id, row.depth, row.segments, row.payload, row.metadata_id,
+            row.hidden, row.orphaned, save.parent_writes, *rows.segment_columns(save.new_segments),
+            metadata and metadata.document, metadata and metadata.payload,
+        )  # fmt: skip
+        return rows.save_answer(record)
+
+    async def save_writes(self, connection: AnyConnection, save: SaveWrites) -> Saved | Refusal | None:
+        """Stores pending writes; None if it is to be run again."""
+        record = await connection.fetchrow(
+            self.text["save_writes"],
+            save.thread.key, save.thread.thread_id, save.epoch, save.namespace, save.checkpoint_id,
+            int(save.segment.kind), save.segment.references or None, save.segment.payload,
+        )  # fmt: skip
+        return rows.save_answer(record)
+
+    async def load_chains(
+        self,
+        connection: AnyConnection,
+        thread_key: bytes,
+        namespace: str,
+        checkpoint_ids: Sequence[bytes] | None,
+        *,
+        segments: bool,
+    ) -> Chains | None:
+        """Rows that rebuild some checkpoints, or the head."""
+        records = await connection.fetch(self.text["load_chains"], thread_key, namespace, checkpoint_ids, segments)
+        return rows.chains(records, thread_key, namespace, checkpoint_ids)
+
+    async def load_segments(
+        self, connection: AnyConnection, thread_key: bytes, segment_ids: Sequence[int]
+    ) -> list[SegmentRow]:
+        """Segments by id."""
+        records = await connection.fetch(self.text["load_segments"], thread_key, segment_ids)
+        return [rows.segment_row(record) for record in records]
+
+    async def list_checkpoint(
+        self, connection: AnyConnection, thread_key: bytes, namespace: str, checkpoint_id: bytes, document: str | None
+    ) -> list[ListEntry]:
+        """The entry of one checkpoint, if it is visible and its metadata matches."""
+        records = await connection.fetch(self.text["list_checkpoint"], thread_key, namespace, checkpoint_id, document)
+        return [rows.list_entry(record) for record in records]
+
+    async def list_namespace(
+        self, connection: AnyConnection, thread_key: bytes, namespace: str, document: str | None, limit: int
+    ) -> list[ListEntry]:
+        """The newest entries of a namespace."""
+        records = await connection.fetch(self.text["list_namespace"], thread_key, namespace, document, limit)
+        return [rows.list_entry(record) for record in records]
+
+    async def list_namespace_below(
+        self,
+        connection: AnyConnection,
+        thread_key: bytes,
+        namespace: str,
+        below: bytes,
+        document: str | None,
+        limit: int,
+    ) -> list[ListEntry]:
+        """The newest entries of a namespace below an id."""
+        records = await connection.fetch(
+            self.text["list_namespace_below"], thread_key, namespace, below, document, limit
+        )
+        return [rows.list_entry(record) for record in records]
+
+    async def list_thread(self, connection: AnyConnection, query: ListQuery) -> list[ListEntry]:
+        """A page of all namespaces of a thread."""
+        cursor = query.cursor
+        records = await connection.fetch(
+            self.text["list_thread"], query.thread_key, query.checkpoint_id, query.before,
+            cursor and cursor.checkpoint_id, cursor and cursor.namespace, query.document, query.limit,
+        )  # fmt: skip
+        return [rows.list_entry(record) for record in records]
+
+    async def list_all(self, connection: AnyConnection, query: ListQuery) -> list[ListEntry]:
+        """A page of all threads."""
+        cursor = query.cursor
+        records = await connection.fetch(
+            self.text["list_all"], query.namespace, query.checkpoint_id, query.before, cursor and cursor.checkpoint_id,
+            cursor and cursor.thread_key, cursor and cursor.namespace, query.document, query.limit,
+        )  # fmt: skip
+        return [rows.list_entry(record) for record in records]
+
+    async def find_runs(self, connection: AnyConnection, run_ids: Sequence[str]) -> list[bytes]:
+        """Keys of threads with metadata of these runs."""
+        return [record["thread_key"] for record in await connection.fetch(self.text["find_runs"], run_ids)]
+
+    async def lock_thread(self, connection: AnyConnection, thread_key: bytes) -> tuple[int, ThreadRef] | None:
+        """Takes the thread for the rest of the transaction; its epoch and id, or None if it is not there."""
+        record = await connection.fetchrow(self.text["lock_thread"], thread_key)
+        return record and (record["epoch"], ThreadRef(thread_key, record["thread_id"]))
+
+    async def edit_checkpoints(self, connection: AnyConnection, thread_key: bytes) -> list[CheckpointRow]:
+        """All checkpoints of a thread."""
+        records = await connection.fetch(self.text["edit_checkpoints"], thread_key)
+        return [rows.checkpoint_row(record) for record in records]
+
+    async def edit_segments(self, connection: AnyConnection, thread_key: bytes) -> list[SegmentRow]:
+        """All segments of a thread, with the payload of pages only."""
+        records = await connection.fetch(self.text["edit_segments"], thread_key)
+        return [rows.segment_row(record) for record in records]
+
+    async def edit_metadata(self, connection: AnyConnection, thread_key: bytes) -> list[tuple[int, str | None]]:
+        """Ids of all metadata documents of a thread with their runs."""
+        records = await connection.fetch(self.text["edit_metadata"], thread_key)
+        return [(record["metadata_id"], record["run_id"]) for record in records]
+
+    async def insert_segments(
+        self, connection: AnyConnection, thread_key: bytes, row: CheckpointRow, segments: Sequence[NewSegment]
+    ) -> tuple[int, ...]:
+        """Adds segments to a checkpoint; their ids in order."""
+        records = await connection.fetch(
+            self.text["insert_segments"], thread_key, row.namespace, row.checkpoint_id, *rows.segment_columns(segments)
+        )
+        return tuple(sorted(record["segment_id"] for record in records))
+
+    async def update_checkpoint(
+        self, connection: AnyConnection, thread_key: bytes, row: CheckpointRow, segments: Sequence[int]
+    ) -> None:
+        """Rewrites a checkpoint to `row`, but with these segments."""
+        await connection.execute(
+            self.text["update_checkpoint"], thread_key, row.namespace, row.checkpoint_id, row.parent_id, row.depth,
+            segments, row.payload, row.metadata_id, row.hidden, row.orphaned,
+        )  # fmt: skip
+
+    async def mark_checkpoints(
+        self, connection: AnyConnection, thread_key: bytes, marks: Sequence[tuple[str, bytes, bool, bool]]
+    ) -> None:
+        """Sets (namespace, checkpoint id, hidden, orphaned)."""
+        await connection.execute(self.text["mark_checkpoints"], thread_key, *map(list, zip(*marks, strict=True)))
+
+    async def delete_checkpoints(
+        self, connection: AnyConnection, thread_key: bytes, keys: Sequence[tuple[str, bytes]]
+    ) -> None:
+        """Removes checkpoints by (namespace, checkpoint id)."""
+        await connection.execute(self.text["delete_checkpoints"], thread_key, *map(list, zip(*keys, strict=True)))
+
+    async def delete_segments(self, connection: AnyConnection, thread_key: bytes, segment_ids: Sequence[int]) -> None:
+        """Removes segments by id."""
+        await connection.execute(self.text["delete_segments"], thread_key, segment_ids)
+
+    async def delete_metadata(self, connection: AnyConnection, thread_key: bytes, metadata_ids: Sequence[int]) -> None:
+        """Removes metadata documents by id."""
+        await connection.execute(self.text["delete_metadata"], thread_key, metadata_ids)
+
+    async def insert_metadata(self, connection: AnyConnection, thread_key: bytes, metadata: MetadataRow) -> None:
+        """Adds a metadata document, unless it is there."""
+        await connection.execute(
+            self.text["insert_metadata"], thread_key, metadata.metadata_id, metadata.document, metadata.payload
+        )
+
+    async def renew_revision(self, connection: AnyConnection, thread_key: bytes) -> None:
+        """Tells saves that wait for this edit to look again."""
+        await connection.execute(self.text["renew_revision"], thread_key)
+
+    async def renew_epoch(self, connection: AnyConnection, thread_key: bytes) -> None:
+        """Tells saves that rely on what was there before this edit that it may be gone."""
+        await connection.execute(self.text["renew_epoch"], thread_key)
+
+    async def delete_thread(self, connection: AnyConnection, thread_key: bytes) -> None:
+        """Removes every row of a thread."""
+        await connection.execute(self.text["delete_thread"], thread_key)
+
+    async def has_rows(self, connection: AnyConnection, thread_key: bytes) -> bool:
+        """Whether anything is stored under a thread key."""
+        return bool(await connection.fetchval(self.text["has_rows"], thread_key))
+
+    async def copy_thread(self, connection: AnyConnection, source_key: bytes, target: ThreadRef) -> None:
+        """Copies the row of a thread; its epoch is new."""
+        await connection.execute(self.text["copy_thread"], source_key, target.key, target.thread_id)
+
+    async def copy_checkpoints(self, connection: AnyConnection, source_key: bytes, target: ThreadRef) -> None:
+        """Copies the checkpoints of a thread."""
+        await connection.execute(self.text["copy_checkpoints"], source_key, target.key)
+
+    async def copy_segments(self, connection: AnyConnection, source_key: bytes, target: ThreadRef) -> None:
+        """Copies the segments of a thread, under the same ids."""
+        await connection.execute(self.text["copy_segments"], source_key, target.key)
+
+    async def copy_metadata(self, connection: AnyConnection, source_key: bytes, target: ThreadRef) -> None:
+        """Copies the metadata documents of a thread."""
+        await connection.execute(self.text["copy_metadata"], source_key, target.key)

@@ -1,0 +1,343 @@
+-- Every statement that deltastore runs on its tables, under a name; `queries.py` has one typed function for each.
+--
+-- `{schema}` is the quoted name of the schema; every other value is a parameter. Statements that a running graph needs
+-- name one thread key, so that they meet one partition or one shard.
+
+-- name: schema_version
+-- Which migration the schema is at; fails if there is none.
+SELECT max(version) AS version FROM {schema}.delta_migrations;
+
+-- name: save
+-- One checkpoint with its segments and its metadata, or nothing. Outcome: 0 stored, 1 stale, 2 exists, 3 ask again.
+--
+-- `known` waits for an edit of the thread and then sees the row that the edit left, while everything else sees the
+-- thread as it was when the statement began. Where the two differ in `revision` the statement stores nothing and is
+-- run again (3); likewise if another save creates the thread at the same moment.
+WITH seen AS MATERIALIZED (
+    SELECT revision FROM {schema}.delta_threads WHERE thread_key = $1
+), known AS MATERIALIZED (
+    SELECT epoch, revision FROM {schema}.delta_threads WHERE thread_key = $1 FOR KEY SHARE
+), created AS (
+    INSERT INTO {schema}.delta_threads (thread_key, thread_id)
+    SELECT $1, $2::text
+    WHERE $3::bigint IS NULL AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM seen)
+    ON CONFLICT DO NOTHING
+    RETURNING epoch
+), thread AS (
+    SELECT epoch FROM known WHERE revision = (SELECT revision FROM seen)
+    UNION ALL
+    SELECT epoch FROM created
+), twin AS (
+    SELECT FROM {schema}.delta_checkpoints WHERE thread_key = $1 AND namespace = $4 AND checkpoint_id = $5
+), admitted AS (
+    SELECT epoch FROM thread
+    WHERE ($3::bigint IS NULL OR epoch = $3)
+        AND NOT EXISTS (SELECT FROM twin)
+        AND ($13::bigint IS NULL OR $13 = (
+            SELECT count(*) FROM {schema}.delta_segments
+            WHERE thread_key = $1 AND namespace = $4 AND checkpoint_id = $6 AND kind = 3
+        ))
+), stored_segments AS (
+    INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)
+    SELECT $1, $4, $5, segment.kind, nullif(segment.segment_references, '{}')::bigint[], segment.payload
+    FROM admitted, unnest($14::smallint[], $15::text[], $16::bytea[])
+        WITH ORDINALITY AS segment (kind, segment_references, payload, position)
+    ORDER BY segment.position
+    RETURNING segment_id
+), new_ids AS (
+    SELECT coalesce(array_agg(segment_id ORDER BY segment_id), '{}') AS ids FROM stored_segments
+), stored_metadata AS (
+    INSERT INTO {schema}.delta_metadata (thread_key, metadata_id, document, payload)
+    SELECT $1, $10, $17::text::jsonb, $18 FROM admitted WHERE $18::bytea IS NOT NULL
+    ON CONFLICT DO NOTHING
+), stored_checkpoint AS (
+    INSERT INTO {schema}.delta_checkpoints
+        (thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned)
+    SELECT $1, $4, $5, $6, $7, nullif(new_ids.ids || $8::bigint[], '{}'), $9, $10, $11, $12 OR coalesce((
+        SELECT parent.hidden FROM {schema}.delta_checkpoints AS parent
+        WHERE parent.thread_key = $1 AND parent.namespace = $4 AND parent.checkpoint_id = $6
+    ), false)
+    FROM admitted, new_ids
+    RETURNING true
+)
+SELECT
+    CASE
+        WHEN EXISTS (SELECT FROM stored_checkpoint) THEN 0
+        WHEN NOT EXISTS (SELECT FROM thread) AND ($3::bigint IS NULL OR EXISTS (SELECT FROM known)) THEN 3
+        WHEN EXISTS (SELECT FROM thread) AND EXISTS (SELECT FROM twin) THEN 2
+        ELSE 1
+    END AS outcome,
+    (SELECT epoch FROM thread) AS epoch,
+    (SELECT ids FROM new_ids) AS segment_ids;
+
+-- name: save_writes
+-- One segment of pending writes, or nothing. Outcome as for `save`. It reads nothing but the locked thread row.
+WITH known AS MATERIALIZED (
+    SELECT epoch FROM {schema}.delta_threads WHERE thread_key = $1 FOR KEY SHARE
+), created AS (
+    INSERT INTO {schema}.delta_threads (thread_key, thread_id)
+    SELECT $1, $2::text WHERE $3::bigint IS NULL AND NOT EXISTS (SELECT FROM known)
+    ON CONFLICT DO NOTHING
+    RETURNING epoch
+), thread AS (
+    SELECT epoch FROM known UNION ALL SELECT epoch FROM created
+), stored_segment AS (
+    INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)
+    SELECT $1, $4, $5, $6, $7, $8 FROM thread WHERE $3::bigint IS NULL OR epoch = $3
+    RETURNING segment_id
+)
+SELECT
+    CASE
+        WHEN EXISTS (SELECT FROM stored_segment) THEN 0
+        WHEN $3::bigint IS NULL THEN 3
+        ELSE 1
+    END AS outcome,
+    (SELECT epoch FROM thread) AS epoch,
+    ARRAY(SELECT segment_id FROM stored_segment) AS segment_ids;
+
+-- name: load_chains
+-- Chains of some checkpoints, or ($3 NULL) of the head of the namespace, back to their anchors, with what they refer to.
+--
+-- Parts of the answer: 0 the thread, 1 checkpoints, 2 segments ($4: all, else pages only), 3 metadata of the targets.
+WITH RECURSIVE chain AS (
+    SELECT checkpoint_id, parent_id, depth
+    FROM {schema}.delta_checkpoints
+    WHERE thread_key = $1 AND namespace = $2 AND NOT hidden AND checkpoint_id = ANY (coalesce($3::bytea[], ARRAY(
+        SELECT checkpoint_id FROM {schema}.delta_checkpoints
+        WHERE thread_key = $1 AND namespace = $2 AND NOT hidden
+        ORDER BY checkpoint_id DESC LIMIT 1
+    )))
+    UNION
+    SELECT parent.checkpoint_id, parent.parent_id, parent.depth
+    FROM chain CROSS JOIN LATERAL (
+        SELECT checkpoint_id, parent_id, depth FROM {schema}.delta_checkpoints
+        WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = chain.parent_id AND depth = chain.depth - 1
+        LIMIT 1
+    ) AS parent
+    WHERE chain.depth > 0
+), checkpoints AS MATERIALIZED (
+    SELECT checkpoint_id, parent_id, depth, hidden, orphaned, metadata_id, segments, payload
+    FROM {schema}.delta_checkpoints
+    WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = ANY (ARRAY(SELECT checkpoint_id FROM chain))
+), named AS MATERIALIZED (
+    SELECT DISTINCT unnest(segments) AS segment_id FROM checkpoints
+)
+SELECT 0::smallint AS part, epoch AS number, thread_id AS label, NULL::bytea AS checkpoint_id, NULL::bytea AS parent_id,
+    NULL::integer AS small, NULL::boolean AS hidden, NULL::boolean AS orphaned, NULL::bigint[] AS ids,
+    NULL::bytea AS payload
+FROM {schema}.delta_threads WHERE thread_key = $1
+UNION ALL
+SELECT 1, metadata_id, NULL, checkpoint_id, parent_id, depth, hidden, orphaned, segments, payload
+FROM checkpoints
+UNION ALL
+SELECT 2, segment_id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references, payload
+FROM {schema}.delta_segments
+WHERE thread_key = $1 AND segment_id = ANY (ARRAY(SELECT segment_id FROM named)) AND ($4::boolean OR kind = 2)
+UNION ALL
+SELECT 2, segment_id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references, payload
+FROM {schema}.delta_segments
+WHERE $4::boolean AND thread_key = $1 AND namespace = $2 AND kind = 3
+    AND checkpoint_id = ANY (ARRAY(SELECT checkpoint_id FROM chain))
+    AND segment_id NOT IN (SELECT segment_id FROM named)
+UNION ALL
+SELECT 3, metadata_id, document::text, NULL, NULL, NULL, NULL, NULL, NULL, payload
+FROM {schema}.delta_metadata
+WHERE thread_key = $1 AND metadata_id = ANY (ARRAY(
+    SELECT metadata_id FROM checkpoints WHERE NOT hidden AND ($3::bytea[] IS NULL OR checkpoint_id = ANY ($3::bytea[]))
+));
+
+-- name: load_segments
+-- Segments by their ids.
+SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references
+FROM {schema}.delta_segments
+WHERE thread_key = $1 AND segment_id = ANY ($2::bigint[]);
+
+-- name: list_checkpoint
+-- A listing that names thread, namespace and checkpoint: one entry at most.
+SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
+    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
+    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM {schema}.delta_checkpoints AS checkpoint
+JOIN {schema}.delta_threads AS thread USING (thread_key)
+JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
+WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = $2 AND checkpoint.checkpoint_id = $3
+    AND NOT checkpoint.hidden AND ($4::text IS NULL OR metadata.document @> $4::text::jsonb);
+
+-- name: list_namespace
+-- The first page of a listing of one namespace of one thread.
+SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
+    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
+    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM {schema}.delta_checkpoints AS checkpoint
+JOIN {schema}.delta_threads AS thread USING (thread_key)
+JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
+WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = $2
+    AND NOT checkpoint.hidden AND ($3::text IS NULL OR metadata.document @> $3::text::jsonb)
+ORDER BY checkpoint.checkpoint_id DESC
+LIMIT $4;
+
+-- name: list_namespace_below
+-- A page of a listing of one namespace of one thread that starts below a checkpoint.
+SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
+    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
+    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM {schema}.delta_checkpoints AS checkpoint
+JOIN {schema}.delta_threads AS thread USING (thread_key)
+JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
+WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = $2 AND checkpoint.checkpoint_id < $3
+    AND NOT checkpoint.hidden AND ($4::text IS NULL OR metadata.document @> $4::text::jsonb)
+ORDER BY checkpoint.checkpoint_id DESC
+LIMIT $5;
+
+-- name: list_thread
+-- A page of a listing of all namespaces of one thread: reads the thread's rows by its key and sorts them.
+SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
+    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
+    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM {schema}.delta_checkpoints AS checkpoint
+JOIN {schema}.delta_threads AS thread USING (thread_key)
+JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
+WHERE checkpoint.thread_key = $1
+    AND ($2::bytea IS NULL OR checkpoint.checkpoint_id = $2)
+    AND ($3::bytea IS NULL OR checkpoint.checkpoint_id < $3)
+    AND ($4::bytea IS NULL OR (checkpoint.checkpoint_id, checkpoint.namespace) < ($4, $5::text COLLATE "C"))
+    AND NOT checkpoint.hidden AND ($6::text IS NULL OR metadata.document @> $6::text::jsonb)
+ORDER BY checkpoint.checkpoint_id DESC, checkpoint.namespace DESC
+LIMIT $7;
+
+-- name: list_all
+-- A page of a listing of all threads: reads every checkpoint's row, as no index is kept for it.
+SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
+    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
+    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM {schema}.delta_checkpoints AS checkpoint
+JOIN {schema}.delta_threads AS thread USING (thread_key)
+JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
+WHERE ($1::text IS NULL OR checkpoint.namespace = $1)
+    AND ($2::bytea IS NULL OR checkpoint.checkpoint_id = $2)
+    AND ($3::bytea IS NULL OR checkpoint.checkpoint_id < $3)
+    AND ($4::bytea IS NULL OR (checkpoint.checkpoint_id, checkpoint.thread_key, checkpoint.namespace)
+        < ($4, $5::bytea, $6::text COLLATE "C"))
+    AND NOT checkpoint.hidden AND ($7::text IS NULL OR metadata.document @> $7::text::jsonb)
+ORDER BY checkpoint.checkpoint_id DESC, checkpoint.thread_key DESC, checkpoint.namespace DESC
+LIMIT $8;
+
+-- name: find_runs
+-- Threads that have a metadata document of one of these runs.
+SELECT DISTINCT thread_key
+FROM {schema}.delta_metadata
+WHERE document ? 'run_id' AND document ->> 'run_id' = ANY ($1::text[]);
+
+-- name: lock_thread
+-- First statement of every edit and deletion: waits for running saves, holds off new ones until the transaction ends.
+SELECT epoch, thread_id FROM {schema}.delta_threads WHERE thread_key = $1 FOR UPDATE;
+
+-- name: edit_checkpoints
+-- All checkpoints of the thread.
+SELECT namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+FROM {schema}.delta_checkpoints WHERE thread_key = $1;
+
+-- name: edit_segments
+-- All segments of the thread, with the payload of pages only.
+SELECT segment_id, kind, namespace, checkpoint_id, CASE WHEN kind = 2 THEN payload ELSE '' END AS payload,
+    segment_references
+FROM {schema}.delta_segments WHERE thread_key = $1;
+
+-- name: edit_metadata
+-- All metadata documents of the thread by their run.
+SELECT metadata_id, document ->> 'run_id' AS run_id FROM {schema}.delta_metadata WHERE thread_key = $1;
+
+-- name: insert_segments
+-- New segments of one rewritten checkpoint, in order.
+INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)
+SELECT $1, $2, $3, segment.kind, nullif(segment.segment_references, '{}')::bigint[], segment.payload
+FROM unnest($4::smallint[], $5::text[], $6::bytea[])
+    WITH ORDINALITY AS segment (kind, segment_references, payload, position)
+ORDER BY segment.position
+RETURNING segment_id;
+
+-- name: update_checkpoint
+-- Another payload, or other marks, for one checkpoint.
+UPDATE {schema}.delta_checkpoints
+SET parent_id = $4, depth = $5, segments = nullif($6::bigint[], '{}'), payload = $7, metadata_id = $8, hidden = $9,
+    orphaned = $10
+WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = $3;
+
+-- name: mark_checkpoints
+-- Marks of many checkpoints.
+UPDATE {schema}.delta_checkpoints AS checkpoint
+SET hidden = mark.hidden, orphaned = mark.orphaned
+FROM unnest($2::text[], $3::bytea[], $4::boolean[], $5::boolean[]) AS mark (namespace, checkpoint_id, hidden, orphaned)
+WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = mark.namespace
+    AND checkpoint.checkpoint_id = mark.checkpoint_id;
+
+-- name: delete_checkpoints
+-- Many checkpoints by namespace and id.
+DELETE FROM {schema}.delta_checkpoints AS checkpoint
+USING unnest($2::text[], $3::bytea[]) AS gone (namespace, checkpoint_id)
+WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = gone.namespace
+    AND checkpoint.checkpoint_id = gone.checkpoint_id;
+
+-- name: delete_segments
+-- Many segments by id.
+DELETE FROM {schema}.delta_segments WHERE thread_key = $1 AND segment_id = ANY ($2::bigint[]);
+
+-- name: delete_metadata
+-- Many metadata documents by id.
+DELETE FROM {schema}.delta_metadata WHERE thread_key = $1 AND metadata_id = ANY ($2::bigint[]);
+
+-- name: insert_metadata
+-- One metadata document, unless it is there.
+INSERT INTO {schema}.delta_metadata (thread_key, metadata_id, document, payload)
+VALUES ($1, $2, $3::text::jsonb, $4)
+ON CONFLICT DO NOTHING;
+
+-- name: renew_revision
+-- Last statement of an edit that only marks or adds: saves that waited are run again and see it.
+UPDATE {schema}.delta_threads SET revision = DEFAULT WHERE thread_key = $1;
+
+-- name: renew_epoch
+-- Last statement of an edit that removes or rewrites: saves that rely on the old epoch are refused.
+UPDATE {schema}.delta_threads SET revision = DEFAULT, epoch = DEFAULT WHERE thread_key = $1;
+
+-- name: delete_thread
+-- Every row of the thread.
+WITH checkpoints AS (
+    DELETE FROM {schema}.delta_checkpoints WHERE thread_key = $1
+), segments AS (
+    DELETE FROM {schema}.delta_segments WHERE thread_key = $1
+), metadata AS (
+    DELETE FROM {schema}.delta_metadata WHERE thread_key = $1
+)
+DELETE FROM {schema}.delta_threads WHERE thread_key = $1;
+
+-- name: has_rows
+-- Whether anything is stored under the thread key.
+SELECT EXISTS (SELECT FROM {schema}.delta_threads WHERE thread_key = $1)
+    OR EXISTS (SELECT FROM {schema}.delta_checkpoints WHERE thread_key = $1)
+    OR EXISTS (SELECT FROM {schema}.delta_segments WHERE thread_key = $1)
+    OR EXISTS (SELECT FROM {schema}.delta_metadata WHERE thread_key = $1) AS found;
+
+-- name: copy_thread
+-- The row of a copy ($2, $3), if the source ($1) is there.
+INSERT INTO {schema}.delta_threads (thread_key, thread_id)
+SELECT $2, $3::text FROM {schema}.delta_threads WHERE thread_key = $1;
+
+-- name: copy_checkpoints
+-- All checkpoints of a thread under another key.
+INSERT INTO {schema}.delta_checkpoints
+    (thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned)
+SELECT $2, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+FROM {schema}.delta_checkpoints WHERE thread_key = $1;
+
+-- name: copy_segments
+-- All segments of a thread under another key; they keep their ids, so that all references stay right.
+INSERT INTO {schema}.delta_segments
+    (thread_key, segment_id, kind, namespace, checkpoint_id, segment_references, payload)
+SELECT $2, segment_id, kind, namespace, checkpoint_id, segment_references, payload
+FROM {schema}.delta_segments WHERE thread_key = $1;
+
+-- name: copy_metadata
+-- All metadata documents of a thread under another key.
+INSERT INTO {schema}.delta_metadata (thread_key, metadata_id, document, payload)
+SELECT $2, metadata_id, document, payload FROM {schema}.delta_metadata WHERE thread_key = $1;

@@ -1,0 +1,106 @@
+"""Rows of the driver to the records of `core/model.py`, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from deltastore.core.model import (
+    Chains,
+    CheckpointRow,
+    ListEntry,
+    MetadataRow,
+    NewSegment,
+    Refusal,
+    Saved,
+    SegmentKind,
+    SegmentRow,
+    ThreadRef,
+)
+
+_REFUSALS = {1: Refusal.STALE, 2: Refusal.EXISTS}
+_THREAD, _CHECKPOINT, _SEGMENT, _METADATA = range(4)
+
+
+def save_answer(record: Any) -> Saved | Refusal | None:
+    """What a save answered; None if it is to be run again."""
+    if record["outcome"] == 0:
+        return Saved(record["epoch"], tuple(record["segment_ids"]))
+    return _REFUSALS.get(record["outcome"])
+
+
+def checkpoint_row(record: Any) -> CheckpointRow:
+    """A checkpoint from a record with the table's column names."""
+    return CheckpointRow(
+        namespace=record["namespace"],
+        checkpoint_id=record["checkpoint_id"],
+        parent_id=record["parent_id"],
+        depth=record["depth"],
+        segments=tuple(record["segments"] or ()),
+        payload=record["payload"],
+        metadata_id=record["metadata_id"],
+        hidden=record["hidden"],
+        orphaned=record["orphaned"],
+    )
+
+
+def segment_row(record: Any) -> SegmentRow:
+    """A segment from a record with the columns in the order of `SegmentRow`."""
+    segment_id, kind, namespace, checkpoint_id, payload, references = record
+    return SegmentRow(segment_id, SegmentKind(kind), namespace, checkpoint_id, payload, tuple(references or ()))
+
+
+def list_entry(record: Any) -> ListEntry:
+    """An entry of a listing."""
+    return ListEntry(
+        ThreadRef(record["thread_key"], record["thread_id"]),
+        checkpoint_row(record),
+        MetadataRow(record["metadata_id"], record["document"], record["metadata_payload"]),
+    )
+
+
+def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Sequence[bytes] | None) -> Chains | None:
+    """The answer of the statement `load_chains`: rows of one shape, told apart by their part."""
+    thread: tuple[int, str] | None = None
+    rows: dict[bytes, CheckpointRow] = {}
+    segments: list[SegmentRow] = []
+    metadata: list[MetadataRow] = []
+    for part, number, label, checkpoint_id, parent_id, small, hidden, orphaned, ids, payload in records:
+        if part == _SEGMENT:
+            kind = SegmentKind(small)
+            segments.append(SegmentRow(number, kind, label, checkpoint_id, payload, tuple(ids or ())))
+        elif part == _CHECKPOINT:
+            rows[checkpoint_id] = CheckpointRow(
+                namespace, checkpoint_id, parent_id, small, tuple(ids or ()), payload, number, hidden, orphaned
+            )
+        elif part == _METADATA:
+            metadata.append(MetadataRow(number, label, payload))
+        elif part == _THREAD:
+            thread = (number, label)
+    if thread is None:
+        return None
+    epoch, thread_id = thread
+    return Chains(
+        thread=ThreadRef(thread_key, thread_id),
+        epoch=epoch,
+        targets=targets_among(rows, wanted),
+        rows=tuple(rows.values()),
+        segments=tuple(segments),
+        metadata=tuple(metadata),
+    )
+
+
+def targets_among(rows: dict[bytes, CheckpointRow], wanted: Sequence[bytes] | None) -> tuple[bytes, ...]:
+    """Which of the wanted checkpoints are there and visible; with None the head, the largest visible id."""
+    if wanted is None:
+        return tuple(sorted((key for key, row in rows.items() if not row.hidden), reverse=True)[:1])
+    return tuple(key for key in dict.fromkeys(wanted) if key in rows and not rows[key].hidden)
+
+
+def segment_columns(segments: Sequence[NewSegment]) -> tuple[list[int], list[str], list[bytes]]:
+    """New segments as parallel arrays of kinds, references (as text, since each has its own length) and payloads."""
+    return (
+        [int(segment.kind) for segment in segments],
+        ["{" + ",".join(map(str, segment.references)) + "}" for segment in segments],
+        [segment.payload for segment in segments],
+    )

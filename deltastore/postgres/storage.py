@@ -1,0 +1,272 @@
+"""The `Storage` protocol on PostgreSQL.
+
+Every call takes a connection from the pool, runs its statements and gives it back; there is no lock around the storage.
+A call whose connection turns out to be dead runs again on another one, until `timeout_seconds` have passed since it
+began; `failures.py` says why that is safe. `edit` retries only until it holds the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
+
+import asyncpg
+
+from deltastore.core.model import (
+    Chains,
+    ListEntry,
+    ListQuery,
+    Refusal,
+    Save,
+    Saved,
+    SaveWrites,
+    SegmentRow,
+    ThreadRef,
+)
+from deltastore.errors import DatabaseUnavailableError
+from deltastore.postgres.edit import PostgresEdit
+from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, is_lost_connection, translate
+from deltastore.postgres.migrations import Migrator
+from deltastore.postgres.naming import quote_schema
+from deltastore.postgres.pool import Pool, PoolOptions, open_pool
+from deltastore.postgres.queries import AnyConnection, Queries
+
+_LOG = logging.getLogger("deltastore.postgres")
+_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS_MAX = 0.5
+
+_Answer = TypeVar("_Answer")
+
+
+class PostgresStorage:
+    """Keeps rows in one schema of a PostgreSQL database.
+
+    Args:
+        pool: Where connections come from.
+        schema: Name of the schema, unquoted.
+        owns_pool: Whether `close` closes the pool.
+        create_schema: Whether `setup` may create the schema itself.
+        timeout_seconds: How long one call may wait for a usable connection, retries included, before it fails.
+
+    Raises:
+        InvalidConfigError: The schema's name cannot be used.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        schema: str = "deltastore",
+        *,
+        owns_pool: bool = False,
+        create_schema: bool = True,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        self._pool = pool
+        self._schema = schema
+        self._owns_pool = owns_pool
+        self._timeout_seconds = timeout_seconds
+        self._queries = Queries(schema)
+        self._migrator = Migrator(schema, create_schema=create_schema)
+        self._version_checked = False
+
+    @classmethod
+    async def open(
+        cls,
+        dsn: str,
+        schema: str = "deltastore",
+        options: PoolOptions | None = None,
+        *,
+        create_schema: bool = True,
+    ) -> PostgresStorage:
+        """Opens a pool of its own, which `close` closes. Raises as `open_pool` does."""
+        options = options or PoolOptions()
+        quote_schema(schema)
+        pool = await open_pool(dsn, options)
+        return cls(pool, schema, owns_pool=True, create_schema=create_schema, timeout_seconds=options.timeout_seconds)
+
+    async def setup(self) -> None:
+        """Creates or migrates the schema; does nothing if it is up to date. Safe from many processes at once."""
+        await self._run("setup", self._migrator.up, check_version=False)
+        self._version_checked = True
+
+    async def close(self) -> None:
+        """Closes the pool if it is the storage's own. Calling it twice is harmless."""
+        if self._owns_pool:
+            await self._pool.close()
+
+    async def save(self, save: Save) -> Saved | Refusal:
+        """Stores one checkpoint with its segments and metadata, in one statement."""
+
+        async def statement(connection: AnyConnection) -> Saved | Refusal:
+            try:
+                return await self._admitted(lambda: self._queries.save(connection, save))
+            except asyncpg.UniqueViolationError as error:
+                if "checkpoints" in (error.constraint_name or ""):
+                    return Refusal.EXISTS
+                raise
+
+        return await self._run("save", statement)
+
+    async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
+        """Stores the writes of one `put_writes` call, in one statement."""
+        return await self._run(
+            "save_writes",
+            lambda connection: self._admitted(lambda: self._queries.save_writes(connection, save)),
+        )
+
+    async def load_chains(
+        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, *, segments: bool = True
+    ) -> Chains | None:
+        """Rows to rebuild the given checkpoints, or with None the head, in one statement."""
+        return await self._run(
+            "load_chains",
+            lambda connection: self._queries.load_chains(
+                connection, thread_key, namespace, checkpoint_ids, segments=segments
+            ),
+        )
+
+    async def load_segments(self, thread_key: bytes, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Segments with their payloads, in one statement; those that do not exist are left out."""
+        return await self._run(
+            "load_segments", lambda connection: self._queries.load_segments(connection, thread_key, segment_ids)
+        )
+
+    async def list_checkpoints(self, query: ListQuery) -> list[ListEntry]:
+        """One page of visible checkpoints, newest first, in one statement."""
+        return await self._run("list_checkpoints", lambda connection: self._list(connection, query))
+
+    async def delete_thread(self, thread_key: bytes) -> None:
+        """Removes every row of the thread from every table."""
+
+        async def statements(connection: AnyConnection) -> None:
+            async with connection.transaction(isolation="read_committed"):
+                await self._queries.lock_thread(connection, thread_key)
+                await self._queries.delete_thread(connection, thread_key)
+
+        await self._run("delete_thread", statements)
+
+    async def copy_thread(self, source_key: bytes, target: ThreadRef) -> bool:
+        """Copies all rows of a thread, consistent as of one moment. False if the target has rows already."""
+        return await self._run("copy_thread", lambda connection: self._copy(connection, source_key, target))
+
+    async def find_runs(self, run_ids: Sequence[str]) -> list[bytes]:
+        """Keys of the threads that have a metadata document with one of these run ids."""
+        return await self._run("find_runs", lambda connection: self._queries.find_runs(connection, run_ids))
+
+    @asynccontextmanager
+    async def edit(self, thread_key: bytes) -> AsyncIterator[PostgresEdit]:
+        """Opens the thread for exclusive changes, as one transaction."""
+        stack, edit = await self._retry("edit", lambda deadline: self._begin_edit(thread_key, deadline))
+        try:
+            async with stack:
+                yield edit
+        except DRIVER_ERRORS as error:
+            raise translate(error, schema=self._schema) from error
+
+    async def _admitted(
+        self, statement: Callable[[], Awaitable[Saved | Refusal | None]], rounds_max: int = 100
+    ) -> Saved | Refusal:
+        """Runs a save again while it says that the thread changed under it; each time another change got through."""
+        for _ in range(rounds_max):
+            if (answer := await statement()) is not None:
+                return answer
+        raise DatabaseUnavailableError("the thread is changed faster than it can be saved")
+
+    async def _list(self, connection: AnyConnection, query: ListQuery) -> list[ListEntry]:
+        if query.thread_key is None:
+            return await self._queries.list_all(connection, query)
+        if query.namespace is None:
+            return await self._queries.list_thread(connection, query)
+        key, namespace = query.thread_key, query.namespace
+        bounds = [query.before] if query.before is not None else []
+        if query.cursor is not None:
+            bounds.append(query.cursor.checkpoint_id)
+        if query.checkpoint_id is not None:
+            if query.limit < 1 or any(query.checkpoint_id >= bound for bound in bounds):
+                return []
+            return await self._queries.list_checkpoint(connection, key, namespace, query.checkpoint_id, query.document)
+        if bounds:
+            return await self._queries.list_namespace_below(
+                connection, key, namespace, min(bounds), query.document, query.limit
+            )
+        return await self._queries.list_namespace(connection, key, namespace, query.document, query.limit)
+
+    async def _copy(self, connection: AnyConnection, source_key: bytes, target: ThreadRef) -> bool:
+        queries = self._queries
+        try:
+            async with connection.transaction(isolation="repeatable_read"):
+                if await queries.has_rows(connection, target.key):
+                    return False
+                await queries.copy_thread(connection, source_key, target)
+                await queries.copy_checkpoints(connection, source_key, target)
+                await queries.copy_segments(connection, source_key, target)
+                await queries.copy_metadata(connection, source_key, target)
+        except asyncpg.UniqueViolationError:
+            return False
+        return True
+
+    async def _begin_edit(self, thread_key: bytes, deadline: float) -> tuple[AsyncExitStack, PostgresEdit]:
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(self._lend(deadline))
+            await self._check_version(connection)
+            await stack.enter_async_context(connection.transaction(isolation="read_committed"))
+            locked = await self._queries.lock_thread(connection, thread_key)
+            return stack.pop_all(), PostgresEdit(connection, self._queries, thread_key, locked)
+
+    async def _run(
+        self, verb: str, operation: Callable[[AnyConnection], Awaitable[_Answer]], *, check_version: bool = True
+    ) -> _Answer:
+        async def attempt(deadline: float) -> _Answer:
+            async with self._lend(deadline) as connection:
+                if check_version:
+                    await self._check_version(connection)
+                return await operation(connection)
+
+        return await self._retry(verb, attempt)
+
+    async def _check_version(self, connection: AnyConnection) -> None:
+        if not self._version_checked:
+            await self._migrator.check(connection)
+            self._version_checked = True
+
+    async def _retry(self, verb: str, attempt: Callable[[float], Awaitable[_Answer]]) -> _Answer:
+        """Runs `attempt` until it succeeds, fails for a reason that trying again does not mend, or the time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_seconds
+        failures: list[Exception] = []
+        while True:
+            try:
+                answer = await attempt(deadline)
+            except DRIVER_ERRORS as error:
+                failures.append(error)
+                pause_seconds = min(_PAUSE_SECONDS * (len(failures) - 1), _PAUSE_SECONDS_MAX)
+                if not self._may_retry(error) or loop.time() + pause_seconds >= deadline:
+                    raise translate(error, schema=self._schema) from error
+                await asyncio.sleep(pause_seconds)
+            else:
+                if failures:
+                    _LOG.warning("%s succeeded at attempt %d, after %r", verb, len(failures) + 1, failures[0])
+                return answer
+
+    def _may_retry(self, error: Exception) -> bool:
+        return (is_lost_connection(error) or is_collision(error)) and not self._pool.is_closing()
+
+    @asynccontextmanager
+    async def _lend(self, deadline: float) -> AsyncIterator[AnyConnection]:
+        timeout_seconds = max(deadline - asyncio.get_running_loop().time(), 0.001)
+        try:
+            connection = await self._pool.acquire(timeout=timeout_seconds)
+        except TimeoutError as error:
+            raise DatabaseUnavailableError(
+                "no usable connection in time",
+                detail=f"waited {timeout_seconds:.1f} s; the pool has {self._pool.get_size()} connections,"
+                f" {self._pool.get_idle_size()} of them idle, {self._pool.get_max_size()} allowed",
+                hint="allow more connections, or see why calls hold them for so long",
+            ) from error
+        try:
+            yield connection
+        finally:
+            await self._pool.release(connection)
