@@ -7,18 +7,27 @@ Undoing trusts nothing. The declared size bounds the output, a body that yields 
 and a body that declares implausibly much for its length is first decompressed into a small scratch buffer that is
 thrown away, only to count: memory for the output is allocated when the size has been proved.
 
-zstd contexts must not be used by two threads at once, and creating one costs more than compressing a small payload
-(8 µs against 2 µs), so that each thread keeps its own.
+Small payloads are compressed with a dictionary of what LangGraph programs store (`dictionaries/1.zdict`), which more
+than halves them. A dictionary is part of the format and has a codec number of its own; it is never changed, and its
+digest is checked when it is read. Payloads too long to gain from it do without.
+
+zstd contexts must not be used by two threads at once, and creating one costs more than compressing a small payload, so
+that each thread keeps its own; the digested dictionaries are shared.
 """
 
 from __future__ import annotations
 
 import threading
 from enum import IntEnum
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from typing import Final
 
 from zstandard import (
+    DICT_TYPE_FULLDICT,
     FORMAT_ZSTD1_MAGICLESS,
+    ZstdCompressionDict,
     ZstdCompressionParameters,
     ZstdCompressor,
     ZstdDecompressor,
@@ -27,12 +36,10 @@ from zstandard import (
 
 from deltastore.errors import CorruptPayloadError
 
-DEFAULT_LEVEL: Final = 3
-"""zstd level of new payloads; `docs/decisions/0003-compression.md` has the measurements behind it."""
-
 PLAIN_BYTES_MAX: Final = 2**30 - 1
-"""Largest plain payload: what PostgreSQL takes in one field if nothing can be compressed."""
+"""Longest plain payload: as much as PostgreSQL takes in one field if nothing can be compressed."""
 
+_DICTIONARY_SHA256: Final = {1: "31311b65330665b1abc0c812841ae6c36a47866218589f7e1b2619d9416edffb"}
 _WINDOW_BYTES_MAX: Final = 2**23
 _TRUSTED_BYTES: Final = 2**20
 _TRUSTED_RATIO: Final = 256
@@ -40,47 +47,94 @@ _SCRATCH_BYTES: Final = 2**18
 
 
 class Codec(IntEnum):
-    """How a body is compressed; stored in four bits."""
+    """How a body is compressed: one byte of the envelope. Dictionary n has number n + 1."""
 
     STORED = 0
     ZSTD = 1
+    ZSTD_DICTIONARY_1 = 2
+
+    @property
+    def dictionary_id(self) -> int:
+        """The number of the dictionary file; 0 for none."""
+        return max(self - 1, 0)
+
+
+_CHOICES: Final = (
+    (2**14, Codec.ZSTD_DICTIONARY_1, 9),
+    (2**18, Codec.ZSTD_DICTIONARY_1, 6),
+    (PLAIN_BYTES_MAX, Codec.ZSTD, 3),
+)
+"""Codec and level for payloads up to a length; the measurements behind them: `docs/decisions/0003-compression.md`."""
 
 
 class _Contexts(threading.local):
     """The zstd contexts of the current thread."""
 
     def __init__(self) -> None:
-        self.compressors: dict[int, ZstdCompressor] = {}
-        self.decompressor = ZstdDecompressor(format=FORMAT_ZSTD1_MAGICLESS, max_window_size=_WINDOW_BYTES_MAX)
+        self.compressors: dict[tuple[Codec, int], ZstdCompressor] = {}
+        self.decompressors: dict[Codec, ZstdDecompressor] = {}
 
-    def compressor(self, level: int) -> ZstdCompressor:
-        if level not in self.compressors:
-            parameters = ZstdCompressionParameters(
+    def compressor(self, codec: Codec, level: int) -> ZstdCompressor:
+        if (codec, level) not in self.compressors:
+            self.compressors[codec, level] = _new_compressor(codec, level)
+        return self.compressors[codec, level]
+
+    def decompressor(self, codec: Codec) -> ZstdDecompressor:
+        if codec not in self.decompressors:
+            self.decompressors[codec] = ZstdDecompressor(
+                dict_data=_dictionary(codec.dictionary_id),
                 format=FORMAT_ZSTD1_MAGICLESS,
-                compression_level=level,
-                write_content_size=False,
-                write_checksum=False,
-                write_dict_id=False,
+                max_window_size=_WINDOW_BYTES_MAX,
             )
-            self.compressors[level] = ZstdCompressor(compression_params=parameters)
-        return self.compressors[level]
+        return self.decompressors[codec]
 
 
 _contexts: Final = _Contexts()
 
 
-def compress(plain: bytes, level: int) -> tuple[Codec, bytes]:
+def _new_compressor(codec: Codec, level: int) -> ZstdCompressor:
+    parameters = ZstdCompressionParameters(
+        format=FORMAT_ZSTD1_MAGICLESS,
+        compression_level=level,
+        write_content_size=False,
+        write_checksum=False,
+        write_dict_id=False,
+    )
+    return ZstdCompressor(compression_params=parameters, dict_data=_dictionary(codec.dictionary_id, level))
+
+
+@cache
+def _dictionary(dictionary_id: int, level: int | None = None) -> ZstdCompressionDict | None:
+    """A shipped dictionary, digested for decompression or for compression at a level; None for number 0."""
+    if not dictionary_id:
+        return None
+    data = (files("deltastore.core") / "dictionaries" / f"{dictionary_id}.zdict").read_bytes()
+    found, expected = sha256(data).hexdigest(), _DICTIONARY_SHA256[dictionary_id]
+    if found != expected:
+        raise CorruptPayloadError(
+            f"compression dictionary {dictionary_id} of this installation is damaged",
+            detail=f"sha256 {found}, expected {expected}",
+            hint="install langgraph-checkpoint-deltastore again; the stored data are not affected",
+        )
+    dictionary = ZstdCompressionDict(data, dict_type=DICT_TYPE_FULLDICT)
+    if level is not None:
+        dictionary.precompute_compress(level=level)
+    return dictionary
+
+
+def compress(plain: bytes, level: int | None = None) -> tuple[Codec, bytes]:
     """Compresses a payload if that makes it smaller.
 
     Args:
-        plain: The bytes.
-        level: zstd level, 1 (fast) to 19 (small).
+        plain: The bytes, at most `PLAIN_BYTES_MAX`.
+        level: zstd level, 1 (fast) to 19 (small); by default one that suits the length.
 
     Returns:
         The codec used and the body.
     """
-    body = _contexts.compressor(level).compress(plain)
-    return (Codec.ZSTD, body) if len(body) < len(plain) else (Codec.STORED, plain)
+    codec, usual_level = next((codec, level) for length, codec, level in _CHOICES if len(plain) <= length)
+    body = _contexts.compressor(codec, level or usual_level).compress(plain)
+    return (codec, body) if len(body) < len(plain) else (Codec.STORED, plain)
 
 
 def decompress(codec: Codec, body: bytes, plain_bytes: int) -> bytes:
@@ -94,7 +148,7 @@ def decompress(codec: Codec, body: bytes, plain_bytes: int) -> bytes:
     Raises:
         CorruptPayloadError: The body is not what the codec makes, or of another length than it should be.
     """
-    plain = body if codec is Codec.STORED else _decompress_frame(_contexts.decompressor, body, plain_bytes)
+    plain = body if codec is Codec.STORED else _decompress_frame(_contexts.decompressor(codec), body, plain_bytes)
     if len(plain) != plain_bytes:
         raise _wrong_length(f"{len(plain)}", plain_bytes)
     return plain

@@ -2,8 +2,8 @@
 
     offset  bytes  content
     0       1      0xD0 | format version (1): the mark that this is a payload of deltastore
-    1       1      codec in the low four bits (compress.py); 0x80: the body is ciphered; other bits zero
-    2       0 or    when ciphered: length of the cipher's name in UTF-8 (as below), and the name
+    1       1      codec, which names its dictionary (compress.py); plus 0x80 if the body is ciphered
+    2       0 or   when ciphered: length of the cipher's name in UTF-8 (as below), and the name
             1+n
     ..      1-5    length of the plain bytes: LEB128, seven bits a byte, lowest first
     ..      n      body
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from zlib import crc32
 
-from deltastore.core.compress import DEFAULT_LEVEL, PLAIN_BYTES_MAX, Codec, compress, decompress
+from deltastore.core.compress import PLAIN_BYTES_MAX, Codec, compress, decompress
 from deltastore.errors import CorruptPayloadError, UnreadableValueError, UnserializableValueError
 
 FORMAT_VERSION: Final = 1
@@ -64,14 +64,14 @@ class _Header:
         return head + _encode_length(self.plain_bytes)
 
 
-def seal(plain: bytes, *, associated: bytes, cipher: Cipher | None = None, level: int = DEFAULT_LEVEL) -> bytes:
+def seal(plain: bytes, *, associated: bytes, cipher: Cipher | None = None, level: int | None = None) -> bytes:
     """Compresses, encrypts and checks a payload.
 
     Args:
         plain: The payload, at most `PLAIN_BYTES_MAX` bytes.
         associated: What the payload belongs to; the same bytes must be given to `unseal`.
         cipher: Encrypts the compressed payload; None leaves it readable.
-        level: zstd level, 1 (fast) to 19 (small).
+        level: zstd level, 1 (fast) to 19 (small); by default one that suits the length.
 
     Raises:
         UnserializableValueError: The payload is too long.
