@@ -1,0 +1,141 @@
+"""What the engine remembers of threads between calls: a bounded cache, never a source of truth.
+
+For each thread: states of recently used checkpoints (structure only), the write segments known for them, encoded items
+of segments, and the two-way index between an item's digest and its place. All of it is immutable as long as the
+thread's epoch stands, so the only rule of freshness is: another epoch, another cache. Nothing decoded is kept, so no
+object that a graph could change is ever handed out twice.
+
+Items are what is large. They count against a bound for all threads together; beyond it whole threads go, the least
+recently used first, and a thread that is larger than the bound by itself keeps its index but not its items.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from deltastore.core.codec import digest
+from deltastore.core.model import Location, location
+from deltastore.core.state import State
+from deltastore.core.writes import OpenSegment
+
+STATES_PER_THREAD = 16
+INDEX_ENTRY_BYTES = 200
+"""About what one item costs in the index: two dict entries, a digest and an integer."""
+
+NodeKey = tuple[str, bytes]
+
+
+@dataclass(slots=True)
+class CachedThread:
+    """What is remembered of one thread at one epoch."""
+
+    epoch: int
+    states: OrderedDict[NodeKey, State] = field(default_factory=OrderedDict)
+    writes: OrderedDict[NodeKey, list[OpenSegment]] = field(default_factory=OrderedDict)
+    segments: dict[int, OpenSegment] = field(default_factory=dict)
+    metadata_ids: set[int] = field(default_factory=set)
+    items_bytes: int = 0
+    _marks: dict[int, bytes] = field(default_factory=dict)
+    _places: dict[bytes, int] = field(default_factory=dict)
+    _to_index: list[int] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory it takes."""
+        return self.items_bytes + INDEX_ENTRY_BYTES * len(self._marks)
+
+    def remember_state(self, key: NodeKey, state: State) -> None:
+        """Keeps a state; the oldest goes when there are too many."""
+        self.states[key] = state
+        self.states.move_to_end(key)
+        while len(self.states) > STATES_PER_THREAD:
+            self.states.popitem(last=False)
+
+    def remember_writes(self, key: NodeKey, segments: Iterable[OpenSegment]) -> None:
+        """Replaces what is known of the writes of a checkpoint."""
+        self.writes[key] = list(segments)
+        self.writes.move_to_end(key)
+        while len(self.writes) > 2 * STATES_PER_THREAD:
+            self.writes.popitem(last=False)
+
+    def add_writes(self, key: NodeKey, segment: OpenSegment) -> None:
+        """Adds one write segment to what is known of a checkpoint."""
+        known = self.writes.get(key, [])
+        if all(each.segment_id != segment.segment_id for each in known):
+            self.remember_writes(key, [*known, segment])
+
+    def remember_segment(self, segment: OpenSegment) -> None:
+        """Keeps an opened segment; its items are indexed when the index is next asked."""
+        if segment.segment_id not in self.segments:
+            self.segments[segment.segment_id] = segment
+            self.items_bytes += sum(map(len, segment.items))
+            if segment.items and location(segment.segment_id, 0) not in self._marks:
+                self._to_index.append(segment.segment_id)
+
+    def place(self, mark: bytes) -> int | None:
+        """Where the item with this digest is stored, if that is known."""
+        self._index()
+        return self._places.get(mark)
+
+    def mark(self, place: Location) -> bytes | None:
+        """The digest of the item at a place, or None if the item was not seen at this epoch."""
+        if isinstance(place, bytes):
+            return digest(place)
+        self._index()
+        return self._marks.get(place)
+
+    def knows(self, segment_id: int) -> bool:
+        """Whether the digests of a segment's items are known."""
+        return segment_id in self.segments or location(segment_id, 0) in self._marks
+
+    def drop_segments(self) -> None:
+        """Forgets the segments but not their digests."""
+        self._index()
+        self.segments.clear()
+        self.items_bytes = 0
+
+    def _index(self) -> None:
+        for segment_id in self._to_index:
+            for index, item in enumerate(self.segments[segment_id].items):
+                mark = digest(item)
+                self._marks[location(segment_id, index)] = mark
+                self._places.setdefault(mark, location(segment_id, index))
+        self._to_index.clear()
+
+
+class Cache:
+    """Threads by key, the most recently used last, at most `bytes_max` bytes of them (about)."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._threads: OrderedDict[bytes, CachedThread] = OrderedDict()
+
+    def get(self, thread_key: bytes) -> CachedThread | None:
+        """What is remembered of a thread."""
+        thread = self._threads.get(thread_key)
+        if thread is not None:
+            self._threads.move_to_end(thread_key)
+        return thread
+
+    def at_epoch(self, thread_key: bytes, epoch: int) -> CachedThread:
+        """The thread's cache, emptied first if it is of another epoch."""
+        thread = self.get(thread_key)
+        if thread is None or thread.epoch != epoch:
+            thread = self._threads[thread_key] = CachedThread(epoch)
+        return thread
+
+    def forget(self, thread_key: bytes) -> None:
+        """Forgets a thread."""
+        self._threads.pop(thread_key, None)
+
+    def trim(self) -> None:
+        """Keeps the bound. Called when nothing that is kept is in use."""
+        total = sum(thread.bytes for thread in self._threads.values())
+        while total > self._bytes_max and len(self._threads) > 1:
+            _, thread = self._threads.popitem(last=False)
+            total -= thread.bytes
+        for thread in self._threads.values():
+            if thread.bytes > self._bytes_max:
+                thread.drop_segments()

@@ -1,0 +1,198 @@
+"""The one place that knows every part: pool, storage, engine and saver become a `DeltaSaver` here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Self, cast
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from deltastore.engine import Engine
+from deltastore.langgraph.bridge import start_loop
+from deltastore.langgraph.convert import IGNORED_CHANNELS
+from deltastore.langgraph.saver import EngineSaver
+from deltastore.memory import MemoryStorage
+from deltastore.options import EngineOptions
+from deltastore.postgres.naming import quote_schema
+from deltastore.postgres.pool import Pool, PoolOptions
+from deltastore.postgres.storage import PostgresStorage
+from deltastore.storage import Storage
+
+DEFAULT_SCHEMA = "deltastore"
+CACHE_BYTES = 64 * 1024 * 1024
+
+
+class DeltaSaver(EngineSaver):
+    """A LangGraph checkpointer on PostgreSQL that stores only what each super-step changed.
+
+    Make one with `from_conn_string`, over a pool of your own, or with `in_memory` for unit tests. Open it with
+    `async with` in asynchronous programs, or with a plain `with` in synchronous ones (and in notebooks); then every
+    method works in its synchronous and its asynchronous form.
+
+    Args:
+        pool: An asyncpg pool. It is never closed by the saver; the saver belongs to the pool's event loop.
+        schema: The PostgreSQL schema of the tables.
+        snapshot_frequency: A full anchor every so many steps along each branch.
+        serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
+        cache_bytes: Bound of the memory for recently used threads, all together.
+        create_schema: Whether `setup` may create the schema, or only the tables in it.
+        timeout_seconds: How long a call may wait for a usable connection.
+
+    Raises:
+        InvalidConfigError: An option has a wrong form.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        snapshot_frequency: int = 50,
+        serde: SerializerProtocol | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        create_schema: bool = True,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        options = _options(snapshot_frequency, cache_bytes)
+        storage = PostgresStorage(pool, schema, create_schema=create_schema, timeout_seconds=timeout_seconds)
+        super().__init__(_opener(options, _given(storage)), serde=serde)
+        self._bridge.adopt(Engine(storage, options), _loop_of(pool))
+
+    @classmethod
+    def from_conn_string(
+        cls,
+        dsn: str,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        snapshot_frequency: int = 50,
+        serde: SerializerProtocol | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        create_schema: bool = True,
+        min_size: int = 1,
+        max_size: int = 10,
+        timeout_seconds: float = 10.0,
+        command_timeout_seconds: float | None = 60.0,
+        connect_timeout_seconds: float = 10.0,
+        idle_lifetime_seconds: float = 300.0,
+        statement_cache_size: int = 100,
+        ssl: Any = None,
+        password: str | None = None,
+        server_settings: Mapping[str, str] | None = None,
+    ) -> Self:
+        """A saver with a pool of its own, opened by `async with` or `with`.
+
+        Args:
+            dsn: `postgresql://…`, or `embedded` or `embedded:<folder>` for a server that comes with the package
+                (extra `embedded`) and keeps its data in a folder.
+            schema: The PostgreSQL schema of the tables.
+            snapshot_frequency: A full anchor every so many steps along each branch.
+            serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
+            cache_bytes: Bound of the memory for recently used threads, all together.
+            create_schema: Whether `setup` may create the schema, or only the tables in it.
+            min_size: Connections opened at once and kept.
+            max_size: Connections at most.
+            timeout_seconds: How long one call may wait for a usable connection, retries included.
+            command_timeout_seconds: How long one statement may run; None for no limit.
+            connect_timeout_seconds: How long opening one connection may take.
+            idle_lifetime_seconds: Idle connections above `min_size` are closed after this time; 0 keeps them.
+            statement_cache_size: Prepared statements kept by one connection; 0 behind a transaction pooler without
+                support for them.
+            ssl: A context, or a mode as in `sslmode`.
+            password: Instead of one in the connection string.
+            server_settings: Settings of the sessions.
+
+        Raises:
+            InvalidConfigError: An option has a wrong form.
+        """
+        options = _options(snapshot_frequency, cache_bytes)
+        pool_options = PoolOptions(
+            min_size=min_size,
+            max_size=max_size,
+            timeout_seconds=timeout_seconds,
+            command_timeout_seconds=command_timeout_seconds,
+            connect_timeout_seconds=connect_timeout_seconds,
+            idle_lifetime_seconds=idle_lifetime_seconds,
+            statement_cache_size=statement_cache_size,
+            ssl=ssl,
+            password=password,
+            **({} if server_settings is None else {"server_settings": server_settings}),
+        )
+        quote_schema(schema)
+        saver = cls.__new__(cls)
+        EngineSaver.__init__(
+            saver, _opener(options, _connected(dsn, schema, pool_options, create_schema)), serde=serde
+        )
+        return saver
+
+    @classmethod
+    def in_memory(
+        cls, *, snapshot_frequency: int = 50, serde: SerializerProtocol | None = None, cache_bytes: int = CACHE_BYTES
+    ) -> Self:
+        """A saver that keeps everything in this process, for unit tests: same code, no database. It is open at once."""
+        options = _options(snapshot_frequency, cache_bytes)
+        storage = MemoryStorage()
+        saver = cls.__new__(cls)
+        EngineSaver.__init__(saver, _opener(options, _given(storage)), serde=serde)
+        saver._bridge.adopt(Engine(storage, options), start_loop(saver._bridge))
+        return saver
+
+
+OpenStorage = Callable[[], Awaitable[tuple[Storage, Callable[[], Awaitable[None]]]]]
+
+
+def _options(snapshot_frequency: int, cache_bytes: int) -> EngineOptions:
+    return EngineOptions(
+        snapshot_frequency=snapshot_frequency, cache_bytes=cache_bytes, ignored_channels=IGNORED_CHANNELS
+    )
+
+
+def _opener(
+    options: EngineOptions, open_storage: OpenStorage
+) -> Callable[[], Awaitable[tuple[Engine, Callable[[], Awaitable[None]]]]]:
+    async def open_engine() -> tuple[Engine, Callable[[], Awaitable[None]]]:
+        storage, close = await open_storage()
+        return Engine(storage, options), close
+
+    return open_engine
+
+
+def _loop_of(pool: Pool) -> asyncio.AbstractEventLoop:
+    """The loop that a pool's connections belong to: asyncpg takes it when the pool is made."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return cast("asyncio.AbstractEventLoop", pool._loop)
+
+
+def _given(storage: Storage) -> OpenStorage:
+    async def open_storage() -> tuple[Storage, Callable[[], Awaitable[None]]]:
+        return storage, storage.close
+
+    return open_storage
+
+
+def _connected(dsn: str, schema: str, options: PoolOptions, create_schema: bool) -> OpenStorage:
+    async def open_storage() -> tuple[Storage, Callable[[], Awaitable[None]]]:
+        if dsn.partition(":")[0] != "embedded":
+            storage = await PostgresStorage.open(dsn, schema, options, create_schema=create_schema)
+            return storage, storage.close
+        from deltastore.embedded import EmbeddedServer, embedded_folder  # an extra
+
+        server = EmbeddedServer(embedded_folder(dsn))
+        address = await server.start_async()
+        try:
+            storage = await PostgresStorage.open(address, schema, options, create_schema=create_schema)
+        except BaseException:
+            await server.stop_async()
+            raise
+
+        async def close() -> None:
+            await storage.close()
+            await server.stop_async()
+
+        return storage, close
+
+    return open_storage
+
+

@@ -1,0 +1,236 @@
+"""Values to encoded items and back.
+
+A value that LangGraph hands over is taken apart so that what did not change can be recognised and shared:
+
+- exactly a `list`: one item for each element;
+- exactly a `dict` whose keys are all exactly `str`: one item for each entry's value, the keys kept beside them;
+- anything else: one item, the whole value;
+- LangGraph's `_DeltaSnapshot`: as the value inside it, with a mark.
+
+An *item* is one tag byte and the bytes that the serializer made. Elements of containers are given to the serializer
+inside a list of one, because serializers may treat a value at the top differently from the same value inside another
+one (`JsonPlusSerializer` keeps a top-level `bytearray` but turns a nested one to `bytes`); what comes back then equals
+what the serializer would give back for the whole container. For msgpack, the array head of that list of one is cut
+off: so an element and the same value standing alone are the same item, and a whole list is decoded in one call by
+joining its items under one array head.
+
+Left out on purpose: containers inside containers are not taken apart. Measured gains were small, and every level
+costs time in each save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Any, Protocol
+
+from deltastore.core.strings import find_lone_surrogate
+from deltastore.errors import UnreadableValueError, UnserializableValueError
+
+MSGPACK, NAMED = 0, 127
+TAGS = {"msgpack": MSGPACK, "null": 1, "bytes": 2, "bytearray": 3, "json": 4, "pickle": 5}
+TYPES = {tag: name for name, tag in TAGS.items()}
+WRAPPED = 0x80
+"""Bit of the tag: the bytes are those of a list of one that holds the value."""
+
+ARRAY_OF_ONE = 0x91
+MSGPACK_TAG = bytes([MSGPACK])
+
+
+class Serializer(Protocol):
+    """LangGraph's `SerializerProtocol`."""
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]: ...
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any: ...
+
+
+class ValueKind(IntEnum):
+    """How a value was taken apart. `SNAPSHOT` is added for a `_DeltaSnapshot` around it."""
+
+    OPAQUE = 0
+    LIST = 1
+    DICT = 2
+
+
+SNAPSHOT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedValue:
+    """A value as items: `kind` (a `ValueKind`, plus `SNAPSHOT`), the keys of a dict, and the items in order."""
+
+    kind: int
+    items: list[bytes]
+    keys: list[str] | None = None
+
+
+def digest(item: bytes) -> bytes:
+    """What identifies an item in memory: 16 bytes of BLAKE2b. Never stored."""
+    return blake2b(item, digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Encodes and decodes with one serializer.
+
+    Attributes:
+        serializer: Turns values to bytes and back.
+        is_msgpack: The serializer's type `"msgpack"` is real MessagePack, so arrays may be joined and cut.
+        snapshot_type: LangGraph's `_DeltaSnapshot`; called with the value, read through `.value`.
+    """
+
+    serializer: Serializer
+    is_msgpack: bool
+    snapshot_type: Callable[[Any], Any]
+
+    def encode(self, value: Any, where: str) -> EncodedValue:
+        """Takes a value apart.
+
+        Args:
+            value: Any value that the serializer takes.
+            where: What to name in an error: the channel or the write.
+
+        Raises:
+            UnserializableValueError: The serializer refused a part, or would have changed a string silently.
+        """
+        if type(value) is self.snapshot_type:
+            inner = self.encode(value.value, where)
+            return EncodedValue(inner.kind | SNAPSHOT, inner.items, inner.keys)
+        if type(value) is list:
+            return EncodedValue(ValueKind.LIST, [self._element(item, where, i) for i, item in enumerate(value)])
+        if type(value) is dict and all(type(key) is str for key in value):
+            items = [self._element(item, where, key) for key, item in value.items()]
+            return EncodedValue(ValueKind.DICT, items, list(value))
+        return EncodedValue(ValueKind.OPAQUE, [self.encode_item(value, where)])
+
+    def encode_item(self, value: Any, where: str) -> bytes:
+        """A whole value as one item. Raises as `encode`."""
+        kind, data = self._dump(value, where)
+        return _tagged(kind, data, 0)
+
+    def _element(self, value: Any, where: str, position: int | str) -> bytes:
+        try:
+            kind, data = self.serializer.dumps_typed([value])
+        except Exception as error:
+            raise self._refused(value, f"{where}[{position!r}]", error) from error
+        if b"?" in data or type(position) is str:
+            self._check_strings([position, value], f"{where}[{position!r}]")
+        if kind == "msgpack" and self.is_msgpack and data[0] == ARRAY_OF_ONE:
+            return MSGPACK_TAG + data[1:]
+        return _tagged(kind, data, WRAPPED)
+
+    def _dump(self, value: Any, where: str) -> tuple[str, bytes]:
+        try:
+            kind, data = self.serializer.dumps_typed(value)
+        except Exception as error:
+            raise self._refused(value, where, error) from error
+        if b"?" in data:
+            self._check_strings(value, where)
+        return kind, data
+
+    def _check_strings(self, value: Any, where: str) -> None:
+        """The stock serializer writes `?` for a lone surrogate; only data with a `?` can have lost one."""
+        path = find_lone_surrogate(value)
+        if path is not None:
+            raise UnserializableValueError(
+                f"{where}{path} holds a lone surrogate, which UTF-8 cannot hold and the serializer would replace by '?'",
+                hint="clean the text first, for example text.encode('utf-8', 'replace').decode()",
+            )
+
+    def _refused(self, value: Any, where: str, error: Exception) -> UnserializableValueError:
+        path, culprit = self._blame(value)
+        return UnserializableValueError(
+            f"{where}{path} cannot be stored: the serializer refused a value of type {type(culprit).__name__}",
+            detail=str(error),
+            hint="keep it out of the state (UntrackedValue), convert it, or give the saver a serializer that takes it",
+        )
+
+    def _blame(self, value: Any) -> tuple[str, Any]:
+        """The path to the innermost part that the serializer refuses by itself, and that part."""
+        if isinstance(value, dict):
+            children = list(value.items())
+        elif isinstance(value, list | tuple):
+            children = list(enumerate(value))
+        else:
+            children = []
+        for key, child in children:
+            try:
+                self.serializer.dumps_typed(child)
+            except Exception:
+                path, culprit = self._blame(child) if child is not value else ("", child)
+                return f"[{key!r}]{path}", culprit
+        return "", value
+
+    def decode(self, values: Sequence[tuple[str, EncodedValue]]) -> list[Any]:
+        """Puts values together again; all of them are read in one call of the serializer where it allows that.
+
+        Args:
+            values: Each with what to name in an error: the channel or the write.
+
+        Raises:
+            UnreadableValueError: The serializer cannot read an item; the first such value is named.
+        """
+        try:
+            return self._decode(values)
+        except Exception as error:
+            if len(values) > 1:
+                return [self.decode([value])[0] for value in values]
+            raise UnreadableValueError(
+                f"{values[0][0]} cannot be read: {type(error).__name__}: {error}",
+                hint="load with the serializer and key that the value was stored with",
+            ) from error
+
+    def decode_item(self, item: bytes, where: str) -> Any:
+        """A whole value from one item. Raises as `decode`."""
+        return self.decode([(where, EncodedValue(ValueKind.OPAQUE, [item]))])[0]
+
+    def _decode(self, values: Sequence[tuple[str, EncodedValue]]) -> list[Any]:
+        parts = iter(self._load_all([item for _, value in values for item in value.items]))
+        decoded: list[Any] = []
+        for _, value in values:
+            elements = [next(parts) for _ in value.items]
+            kind = value.kind & ~SNAPSHOT
+            whole: Any = elements
+            if kind == ValueKind.OPAQUE:
+                [whole] = elements
+            elif kind == ValueKind.DICT:
+                whole = dict(zip(value.keys or (), elements, strict=True))
+            decoded.append(self.snapshot_type(whole) if value.kind & SNAPSHOT else whole)
+        return decoded
+
+    def _load_all(self, items: Sequence[bytes]) -> list[Any]:
+        """The value of each item. All MessagePack items are joined to one array, read at once."""
+        joined = [item[1:] for item in items if item[0] == MSGPACK] if self.is_msgpack else []
+        if not joined:
+            return [self._load(item) for item in items]
+        head = b"\xdd" + len(joined).to_bytes(4, "big")
+        values = self.serializer.loads_typed(("msgpack", head + b"".join(joined)))
+        if len(values) != len(joined):
+            raise UnreadableValueError(f"{len(joined)} items decoded to {len(values)} values")
+        if len(joined) == len(items):
+            return list(values)
+        parts = iter(values)
+        return [next(parts) if item[0] == MSGPACK else self._load(item) for item in items]
+
+    def _load(self, item: bytes) -> Any:
+        tag = item[0] & ~WRAPPED
+        if tag == NAMED:
+            end = 2 + item[1]
+            kind, data = item[2:end].decode(), item[end:]
+        elif tag in TYPES:
+            kind, data = TYPES[tag], item[1:]
+        else:
+            raise UnreadableValueError(f"an item has the unknown tag {item[0]}")
+        value = self.serializer.loads_typed((kind, data))
+        return value[0] if item[0] & WRAPPED else value
+
+
+def _tagged(kind: str, data: bytes, wrapped: int) -> bytes:
+    """One tag byte (or the type's name, for a serializer of another kind) and the serializer's bytes."""
+    if kind in TAGS:
+        return bytes([TAGS[kind] | wrapped]) + data
+    name = kind.encode()
+    return bytes([NAMED | wrapped, len(name)]) + name + data

@@ -1,0 +1,394 @@
+"""From what the caller put to the rows that store it: the pure half of a save.
+
+Every save is drafted the same way: the difference from the parent's state (an empty state where there is none) is
+built, then *applied* with the function that loads use, and the result is checked against what the caller gave. Only
+then is it written, as that difference, or in full if the policy wants an anchor. So a state that a save leaves in the
+cache is by construction the state that a load will rebuild.
+
+Where an item goes:
+
+- up to `TINY_BYTES`: into the row itself, a reference would not be shorter;
+- an item that the thread holds already (a write, an older value, another channel): a reference;
+- up to `INLINE_BYTES`: into the row itself;
+- larger: into one segment of values, written with the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from deltastore.core import header as headers
+from deltastore.core.chain import apply_delta, grow_histories
+from deltastore.core.codec import EncodedValue, digest
+from deltastore.core.frame import Cipher, seal
+from deltastore.core.header import Header, same
+from deltastore.core.model import CheckpointRow, Location, MetadataRow, NewSegment, SegmentKind
+from deltastore.core.payload import (
+    NO_BASE,
+    SEED_BASE,
+    VALUE_BASE,
+    Anchor,
+    ChannelEdit,
+    CheckpointPayload,
+    Delta,
+    checkpoint_binding,
+    metadata_binding,
+    pack_checkpoint,
+    pack_page,
+    pack_values,
+    pack_writes,
+    segment_binding,
+)
+from deltastore.core.pieces import PieceList, Run, Script, match, own, paginate, settle
+from deltastore.core.state import History, State, Value
+from deltastore.core.writes import Write, OpenSegment, by_channel, effective
+from deltastore.errors import InvalidConfigError
+
+TINY_BYTES = 16
+INLINE_BYTES = 1024
+ITEMS_MAX = 1 << 20
+
+EMPTY = State(Header({}, {}), {}, {}, -1)
+"""The parent's state where there is no parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A `put` call, encoded.
+
+    Attributes:
+        namespace: The checkpoint namespace.
+        checkpoint_id: The ordered key of the checkpoint's id.
+        parent_id: The ordered key of the parent's id, or None.
+        header: The checkpoint without id and values.
+        named: Channels that `new_versions` names.
+        values: The encoded value of each named channel that has one.
+        volatile: The changing part of the metadata.
+        shared: The shared part of the metadata as one encoded item.
+        document: The searchable form of the shared part.
+    """
+
+    namespace: str
+    checkpoint_id: bytes
+    parent_id: bytes | None
+    header: Header
+    named: frozenset[str]
+    values: Mapping[str, EncodedValue]
+    volatile: list[Any]
+    shared: bytes
+    document: str
+
+
+@dataclass(slots=True)
+class Items:
+    """Finds or gives a place for each item of one save.
+
+    Attributes:
+        known: The place of a stored item by its digest, or None.
+        inline_bytes: Items up to this size stay in the row.
+        own: Items for the segment that is written with the row.
+    """
+
+    known: Callable[[bytes], int | None]
+    inline_bytes: int
+    own: list[bytes] = field(default_factory=list)
+    _own_places: dict[bytes, int] = field(default_factory=dict)
+
+    def place(self, item: bytes, mark: bytes) -> Location:
+        """Where `item`, whose digest is `mark`, is or will be."""
+        if len(item) <= TINY_BYTES:
+            return item
+        place = self.known(mark)
+        if place is None:
+            place = self._own_places.get(mark)
+        if place is not None:
+            return place
+        if len(item) <= self.inline_bytes:
+            return item
+        if len(self.own) >= ITEMS_MAX:
+            raise InvalidConfigError(f"more than {ITEMS_MAX} new items in one save", hint="save the value in parts")
+        self._own_places[mark] = own(len(self.own))
+        self.own.append(item)
+        return own(len(self.own) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A save, ready to be sealed.
+
+    Attributes:
+        state: The state that it leads to; what has no id yet has negative ones.
+        body: What the row will hold.
+        items: Items of the segment of values; empty for no segment.
+        pages: New pages.
+        old_pages: Ids of older pages that the row names.
+        references: Whether anything stored is referred to.
+    """
+
+    state: State
+    body: Anchor | Delta
+    items: list[bytes]
+    pages: list[PieceList]
+    old_pages: tuple[int, ...]
+    references: bool
+
+    def settled(self, values_and_pages: Sequence[int]) -> State:
+        """The state with the ids that storage assigned to the new segments, in order."""
+        if not values_and_pages:
+            return self.state
+        values_segment = values_and_pages[0] if self.items else None
+        page_ids = values_and_pages[1:] if self.items else values_and_pages
+        return settle_state(self.state, values_segment, page_ids)
+
+
+def settle_state(state: State, values_segment: int | None, page_ids: Sequence[int]) -> State:
+    """A state with assigned ids in place of negative ones."""
+
+    def settled(value: Value) -> Value:
+        return Value(value.kind, settle(value.pieces, values_segment, page_ids))
+
+    return replace(
+        state,
+        values={channel: settled(value) for channel, value in state.values.items()},
+        histories={
+            channel: History(history.seed and settled(history.seed), settle(history.writes, None, page_ids))
+            for channel, history in state.histories.items()
+        },
+    )
+
+
+def foreign_channels(put: Put, parent: State) -> dict[str, Any]:
+    """Channels whose version is neither the parent's nor new, with that version.
+
+    Their value is the one stored for that version elsewhere in the namespace. It happens where a checkpoint is copied
+    to another place of the tree, or put without a parent.
+    """
+    before = parent.header.versions
+    return {
+        channel: version
+        for channel, version in put.header.versions.items()
+        if channel not in put.named and not (channel in before and same(before[channel], version))
+    }
+
+
+def draft(
+    put: Put,
+    parent: State | None,
+    consumed: Sequence[OpenSegment],
+    marks: Callable[[Value], list[Any]],
+    items: Items,
+    *,
+    foreign: Mapping[str, Value | None],
+    snapshot_frequency: int,
+    ignored: frozenset[str],
+) -> Draft:
+    """Drafts a save.
+
+    Args:
+        put: What the caller put.
+        parent: The parent's state, or None if there is none to build on.
+        consumed: The parent's write segments.
+        marks: The marks of a stored value's pieces.
+        items: Places for items.
+        foreign: Values of the foreign channels; None where no value is stored for their version.
+        snapshot_frequency: An anchor every so many steps.
+        ignored: Channels that never get a history.
+    """
+    base = EMPTY if parent is None else parent
+    delta = difference(put, base, consumed, marks, items)
+    state = apply_delta(base, delta, consumed, ignored)
+    if foreign:
+        values = {channel: value for channel, value in state.values.items() if channel not in foreign}
+        values |= {channel: value for channel, value in foreign.items() if value is not None}
+        histories = grow_histories(base, values, by_channel(effective(consumed), ignored))
+        state = replace(state, values=values, histories=histories)
+    if state.header != put.header:
+        raise AssertionError("the drafted header differs from the given one: a defect of deltastore, nothing was stored")
+    if parent is not None and not foreign and state.depth < snapshot_frequency:
+        return Draft(state, delta, items.own, [], (), True)
+    return anchor_draft(replace(state, header=put.header, depth=0), items.own)
+
+
+def anchor_draft(state: State, items: list[bytes]) -> Draft:
+    """Drafts a state in full; its long runs become pages."""
+    pages: list[PieceList] = []
+
+    def paged(pieces: PieceList) -> PieceList:
+        pieces, new = paginate(pieces, len(pages))
+        pages.extend(new)
+        return pieces
+
+    values = {name: Value(value.kind, paged(value.pieces)) for name, value in state.values.items()}
+    histories = {
+        name: History(
+            history.seed and Value(history.seed.kind, paged(history.seed.pieces)), paged(history.writes)
+        )
+        for name, history in state.histories.items()
+    }
+    anchored = replace(state, values=values, histories=histories, depth=0)
+    old_pages = sorted({page.segment_id for pieces in piece_lists(anchored) for page in pieces.pages} - {
+        -1 - position for position in range(len(pages))
+    })
+    references = bool(old_pages) or any(
+        isinstance(place, int) and place >= 0 for pieces in piece_lists(anchored) for place in pieces.places
+    )
+    body = Anchor(anchored.header, anchored.values, anchored.histories)
+    return Draft(anchored, body, items, pages, tuple(old_pages), references)
+
+
+def piece_lists(state: State) -> Iterable[PieceList]:
+    """Every piece list of a state."""
+    for value in state.values.values():
+        yield value.pieces
+    for history in state.histories.values():
+        yield history.writes
+        if history.seed is not None:
+            yield history.seed.pieces
+
+
+def difference(
+    put: Put,
+    parent: State,
+    consumed: Sequence[OpenSegment],
+    marks: Callable[[Value], list[Any]],
+    items: Items,
+) -> Delta:
+    """What `put` changes against the parent's state."""
+    positions = {channel: position for position, channel in enumerate(parent.header.versions)}
+    dropped = [
+        positions.get(channel, channel)
+        for channel in sorted(put.named)
+        if channel in parent.values and channel not in put.values and channel in put.header.versions
+    ]
+    sets = [
+        _channel_edit(positions.get(channel, channel), encoded, *_base(parent, channel, encoded), marks, items)
+        for channel, encoded in put.values.items()
+        if channel in put.header.versions
+    ]
+    ids = tuple(sorted(segment.segment_id for segment in consumed))
+    return Delta(headers.difference(parent.header, put.header), tuple(dropped), tuple(sets), ids)
+
+
+def _base(parent: State, channel: str, encoded: EncodedValue) -> tuple[int, Value | None]:
+    """What a channel's script copies from: the parent's value, else the seed of its history."""
+    value = parent.values.get(channel)
+    kind = VALUE_BASE
+    if value is None:
+        history = parent.histories.get(channel)
+        value = None if history is None else history.seed
+        kind = SEED_BASE
+    if value is None or (value.pieces.keys is None) != (encoded.keys is None):
+        return NO_BASE, None
+    return kind, value
+
+
+def _channel_edit(
+    channel: int | str,
+    encoded: EncodedValue,
+    base_kind: int,
+    base: Value | None,
+    marks: Callable[[Value], list[Any]],
+    items: Items,
+) -> ChannelEdit:
+    digests = [digest(item) for item in encoded.items]
+    target: list[Any] = digests if encoded.keys is None else list(zip(encoded.keys, digests, strict=True))
+    script: Script = []
+    copies = False
+    for start, first, count in match([] if base is None else marks(base), target):
+        if start is None:
+            last = first + count
+            places = [items.place(encoded.items[at], digests[at]) for at in range(first, last)]
+            keys = None if encoded.keys is None else encoded.keys[first:last]
+            script.append(Run(None, count, PieceList(places, keys)))
+        else:
+            copies = True
+            script.append(Run(start, count))
+    return ChannelEdit(channel, encoded.kind, base_kind if copies else NO_BASE, script)
+
+
+# --- sealing
+
+
+def seal_checkpoint(
+    put: Put, drafted: Draft, metadata_id: int, cipher: Cipher | None
+) -> tuple[CheckpointRow, tuple[NewSegment, ...]]:
+    """The row and the new segments of a drafted save."""
+    row = CheckpointRow(
+        put.namespace, put.checkpoint_id, put.parent_id, drafted.state.depth, drafted.old_pages, b"", metadata_id
+    )
+    return seal_row(row, CheckpointPayload(put.volatile, drafted.body), drafted, cipher)
+
+
+def seal_row(
+    row: CheckpointRow, payload: CheckpointPayload, drafted: Draft, cipher: Cipher | None
+) -> tuple[CheckpointRow, tuple[NewSegment, ...]]:
+    """`row` with its sealed payload, and the drafted new segments sealed for it."""
+    plain = pack_checkpoint(payload, drafted.old_pages, len(drafted.pages), bool(drafted.items))
+    sealed = replace(row, payload=seal(plain, associated=checkpoint_binding(row), cipher=cipher))
+    segments = []
+    if drafted.items:
+        segments.append(_seal_segment(SegmentKind.VALUES, row, pack_values(drafted.items), (), cipher))
+    segments += [
+        _seal_segment(SegmentKind.PAGES, row, pack_page(page), tuple(sorted(page.segment_ids())), cipher)
+        for page in drafted.pages
+    ]
+    return sealed, tuple(segments)
+
+
+def _seal_segment(
+    kind: SegmentKind, row: CheckpointRow, plain: bytes, references: tuple[int, ...], cipher: Cipher | None
+) -> NewSegment:
+    binding = segment_binding(kind, row.namespace, row.checkpoint_id)
+    return NewSegment(kind, seal(plain, associated=binding, cipher=cipher), references)
+
+
+def seal_metadata(put: Put, cipher: Cipher | None) -> MetadataRow:
+    """The shared metadata as a row of its own; equal metadata gets an equal id."""
+    metadata_id = int.from_bytes(digest(put.shared)[:8], "big", signed=True)
+    sealed = seal(put.shared, associated=metadata_binding(metadata_id), cipher=cipher)
+    return MetadataRow(metadata_id, put.document, sealed)
+
+
+@dataclass(frozen=True, slots=True)
+class PutWrites:
+    """A `put_writes` call, encoded: `(index, channel, value)` for each write."""
+
+    namespace: str
+    checkpoint_id: bytes
+    task_id: str
+    task_path: str
+    writes: tuple[tuple[int, str, EncodedValue], ...]
+
+
+def draft_writes(put: PutWrites, items: Items) -> tuple[Write, ...]:
+    """The writes with places for their items."""
+    return tuple(
+        Write(
+            put.task_id,
+            put.task_path,
+            index,
+            channel,
+            value.kind,
+            PieceList([items.place(item, digest(item)) for item in value.items], value.keys),
+        )
+        for index, channel, value in put.writes
+    )
+
+
+def seal_writes(put: PutWrites, writes: Sequence[Write], items: Items, cipher: Cipher | None) -> NewSegment:
+    """The segment of a `put_writes` call."""
+    references = {place for write in writes for place in write.pieces.segment_ids() if place >= 0}
+    plain = pack_writes(put.task_id, put.task_path, writes, items.own)
+    binding = segment_binding(SegmentKind.WRITES, put.namespace, put.checkpoint_id)
+    sealed = seal(plain, associated=binding, cipher=cipher)
+    return NewSegment(SegmentKind.WRITES, sealed, tuple(sorted(references)))
+
+
+def settle_writes(segment_id: int, writes: Iterable[Write], items: Sequence[bytes]) -> OpenSegment:
+    """The stored call, once storage assigned its segment an id."""
+    settled = tuple(replace(write, pieces=settle(write.pieces, segment_id, ())) for write in writes)
+    return OpenSegment(segment_id, items, settled)
+
+

@@ -1,0 +1,83 @@
+"""Checkpoint metadata in two parts: what changes with every checkpoint, and what many share.
+
+`source`, `step` and the DeltaChannel counters change all the time and are small: they are kept in each checkpoint's
+payload. All the rest (run id, user, tags, parents of a subgraph) repeats from checkpoint to checkpoint: it is stored
+once in a document of its own, with a JSON form beside it that PostgreSQL can search.
+
+The JSON form is for searching only. JSON knows fewer values than Python and `jsonb` fewer than JSON, so it is a
+projection: NUL and lone surrogates become U+FFFD, NaN and infinities and every other kind of value their text, tuples
+and sets lists. A filter goes through the same projection, so it finds what it names; what is returned is exact.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+SOURCES = ("input", "loop", "update", "fork")
+COUNTERS = "counters_since_delta_snapshot"
+VOLATILE = frozenset({"source", "step", COUNTERS})
+
+
+def split(metadata: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Metadata as (what changes: `[source, step, counters]` with the tail left out where empty, what is shared).
+
+    A volatile key whose value has an unusual form stays in the shared part, so that it comes back exactly.
+    """
+    shared = dict(metadata)
+    source = SOURCES.index(shared.pop("source")) if shared.get("source") in SOURCES else None
+    step = shared.pop("step") if type(shared.get("step")) is int and abs(shared["step"]) < 2**63 else None
+    counters = None
+    if _are_counters(shared.get(COUNTERS)):
+        counters = {name: list(pair) for name, pair in shared.pop(COUNTERS).items()}
+    volatile = [source, step, counters]
+    while volatile and volatile[-1] is None:
+        volatile.pop()
+    return volatile, shared
+
+
+def join(volatile: list[Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse of `split`."""
+    source, step, counters = [*volatile, None, None, None][:3]
+    metadata: dict[str, Any] = {}
+    if source is not None:
+        metadata["source"] = SOURCES[source]
+    if step is not None:
+        metadata["step"] = step
+    metadata.update(shared)
+    if counters is not None:
+        metadata[COUNTERS] = counters
+    return metadata
+
+
+def searchable(metadata: Mapping[str, Any]) -> str:
+    """The JSON text that stands for metadata, or for a filter, in searches."""
+    return json.dumps(projection(metadata), allow_nan=False, ensure_ascii=False)
+
+
+def projection(value: Any) -> Any:
+    """A value as `jsonb` can hold it."""
+    if value is None or isinstance(value, bool | int):
+        return value if type(value) in (bool, int, type(None)) else projection(_plain(value))
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, str):
+        return str(value).encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\x00", "\ufffd")
+    if isinstance(value, Mapping):
+        return {projection(str(key)): projection(child) for key, child in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [projection(child) for child in value]
+    return projection(str(value))
+
+
+def _plain(value: int) -> int:
+    return int(value)
+
+
+def _are_counters(value: Any) -> bool:
+    return type(value) is dict and all(
+        type(name) is str and type(pair) in (list, tuple) and len(pair) == 2 and all(type(n) is int for n in pair)
+        for name, pair in value.items()
+    )

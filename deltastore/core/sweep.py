@@ -1,0 +1,159 @@
+"""What a thread still needs: the pure half of every deletion.
+
+Deleting is hiding, then sweeping. A hidden checkpoint is gone for readers at once. What may then be removed is decided
+here, from the structure of the whole thread:
+
+- a visible checkpoint needs its chain back to the nearest anchor: hidden rows in it stay as *support rows*;
+- a row that stays needs the segments that its payload names: items, pages, the writes it consumed, the writes and
+  seeds of its histories; and segments need those that they repeat (`references`);
+- a visible checkpoint needs its pending writes;
+- writes whose checkpoint has not arrived stay as long as it can still arrive: until the namespace has a newer one.
+
+Everything else goes. So no deletion can change what a visible checkpoint rebuilds to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadChanges, ThreadRows, segment_of
+from deltastore.core.payload import Anchor, CheckpointPayload
+from deltastore.core.pieces import PieceList
+from deltastore.core.state import History, Value
+
+RowKey = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What may be removed.
+
+    Attributes:
+        checkpoints: Keys of rows that no visible checkpoint needs.
+        segments: Ids of segments that no row that stays needs.
+        metadata: Ids of documents that no row that stays has.
+    """
+
+    checkpoints: tuple[RowKey, ...]
+    segments: tuple[int, ...]
+    metadata: tuple[int, ...]
+
+
+def supported(rows: Mapping[RowKey, CheckpointRow]) -> set[RowKey]:
+    """The rows that visible ones need, themselves included."""
+    kept: set[RowKey] = set()
+    for row in rows.values():
+        current: CheckpointRow | None = None if row.hidden else row
+        while current is not None and current.key not in kept:
+            kept.add(current.key)
+            if current.depth == 0 or current.parent_id is None:
+                break
+            current = rows.get((current.namespace, current.parent_id))
+    return kept
+
+
+def references(payload: CheckpointPayload, row: CheckpointRow) -> set[int]:
+    """Ids of all segments that a checkpoint's row needs."""
+    needed = set(row.segments)
+    body = payload.body
+    if isinstance(body, Anchor):
+        for value in body.values.values():
+            needed |= value_references(value)
+        for history in body.histories.values():
+            needed |= history_references(history)
+        return needed
+    needed |= set(body.consumed)
+    for edit in body.sets:
+        for run in edit.script:
+            if run.pieces is not None:
+                needed |= run.pieces.segment_ids()
+    return needed
+
+
+def value_references(value: Value) -> set[int]:
+    """Ids of the segments that a value's items and pages are in."""
+    return value.pieces.segment_ids() | _pages(value.pieces)
+
+
+def history_references(history: History) -> set[int]:
+    """Ids of the segments that a history's writes and seed are in."""
+    needed = {segment_of(place) for place in history.writes.places if isinstance(place, int)} | _pages(history.writes)
+    return needed if history.seed is None else needed | value_references(history.seed)
+
+
+def _pages(pieces: PieceList) -> set[int]:
+    return {page.segment_id for page in pieces.pages}
+
+
+def sweep(
+    rows: Mapping[RowKey, CheckpointRow],
+    needed_by: Mapping[RowKey, set[int]],
+    segments: Iterable[SegmentRow],
+    metadata_ids: Iterable[int],
+) -> Sweep:
+    """What may be removed from a thread.
+
+    Args:
+        rows: All checkpoints, with the marks that they are to have.
+        needed_by: `references` of at least every row that `supported` names.
+        segments: All segments.
+        metadata_ids: All metadata documents.
+    """
+    kept = supported(rows)
+    by_id = {segment.segment_id: segment for segment in segments}
+    newest: dict[str, bytes] = {}
+    for namespace, checkpoint_id in rows:
+        newest[namespace] = max(newest.get(namespace, b""), checkpoint_id)
+    needed = set().union(*(needed_by[key] for key in kept)) if kept else set()
+    for segment in by_id.values():
+        key = segment.namespace, segment.checkpoint_id
+        row = rows.get(key)
+        awaited = row is None and segment.checkpoint_id > newest.get(segment.namespace, b"")
+        if segment.kind == SegmentKind.WRITES and (awaited or (row is not None and not row.hidden)):
+            needed.add(segment.segment_id)
+    needed = _closure(needed, by_id)
+    return Sweep(
+        tuple(key for key in rows if key not in kept),
+        tuple(each for each in by_id if each not in needed),
+        tuple(set(metadata_ids) - {rows[key].metadata_id for key in kept}),
+    )
+
+
+def _closure(needed: set[int], by_id: Mapping[int, SegmentRow]) -> set[int]:
+    """The ids, and those that their segments repeat."""
+    closed: set[int] = set()
+    waiting = list(needed)
+    while waiting:
+        segment_id = waiting.pop()
+        if segment_id not in closed:
+            closed.add(segment_id)
+            segment = by_id.get(segment_id)
+            waiting += segment.references if segment is not None else ()
+    return closed
+
+
+def hide(rows: Iterable[CheckpointRow], deleted: set[RowKey]) -> dict[RowKey, tuple[bool, bool]]:
+    """The marks (hidden, orphaned) of all rows after `deleted` are deleted."""
+    return {
+        row.key: (
+            row.hidden or row.key in deleted,
+            row.orphaned or (row.parent_id is not None and (row.namespace, row.parent_id) in deleted),
+        )
+        for row in rows
+    }
+
+
+def changed_marks(thread: ThreadRows, marks: Mapping[RowKey, tuple[bool, bool]], swept: Sweep) -> ThreadChanges:
+    """The changes that set the marks and remove what was swept."""
+    gone = set(swept.checkpoints)
+    return ThreadChanges(
+        delete_checkpoints=swept.checkpoints,
+        delete_segments=swept.segments,
+        delete_metadata=swept.metadata,
+        marks=tuple(
+            (row.namespace, row.checkpoint_id, *marks[row.key])
+            for row in thread.checkpoints
+            if row.key not in gone and marks[row.key] != (row.hidden, row.orphaned)
+        ),
+    )

@@ -1,0 +1,47 @@
+"""The engine: the verbs of the saver over one storage, with one cache.
+
+It knows states and items, not LangGraph's configs. There is no lock: calls for different checkpoints run side by side
+on the whole pool. The verbs live in `reading.py`, `writing.py` and `maintenance.py`; this is where they are put together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from deltastore.cache import Cache
+from deltastore.core.draft import Put
+from deltastore.core.frame import Cipher
+from deltastore.core.model import Refusal, ThreadRef
+from deltastore.maintenance import Maintenance
+from deltastore.options import EngineOptions
+from deltastore.reading import Reader
+from deltastore.storage import Storage
+from deltastore.writing import Writer
+
+
+@dataclass(slots=True)
+class Engine:
+    """Reads, writes and maintains threads. Used from one event loop at a time."""
+
+    storage: Storage
+    options: EngineOptions = field(default_factory=EngineOptions)
+    cache: Cache = field(init=False)
+    reader: Reader = field(init=False)
+    writer: Writer = field(init=False)
+    maintenance: Maintenance = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cache = Cache(self.options.cache_bytes)
+        self.reader = Reader(self.storage, self.cache, self.options)
+        self.writer = Writer(self.storage, self.cache, self.options, self.reader)
+        self.maintenance = Maintenance(self.storage, self.cache, self.options, self.reader, self.writer)
+
+    async def save(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> None:
+        """Stores a checkpoint; a stored one of the same id is replaced.
+
+        Raises:
+            DatabaseError: Nothing was stored, or (unavailable) it is not known whether it was.
+            StoredDataError: The parent cannot be rebuilt.
+        """
+        if await self.writer.save(thread, put, cipher) is Refusal.EXISTS:
+            await self.maintenance.put_again(thread, put, cipher)

@@ -1,0 +1,231 @@
+"""LangGraph's checkpoints, metadata and writes to our records, and back.
+
+Everything here runs before the first `await` of a call, so that what is stored is what the caller gave, whatever the
+graph does to its objects meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from deltastore.core import metadata as metadatas
+from deltastore.core.codec import Codec, EncodedValue
+from deltastore.core.draft import Put, PutWrites
+from deltastore.core.frame import Cipher
+from deltastore.core.header import ABSENT, Header
+from deltastore.core.identifiers import unpack_checkpoint_id
+from deltastore.core.model import ThreadRef
+from deltastore.core.pieces import PieceList
+from deltastore.errors import InvalidConfigError
+from deltastore.langgraph import validate
+from deltastore.reading import ChannelHistory, ItemReader, Loaded
+
+HEADER_KEYS = frozenset({"id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "ts"})
+IGNORED_CHANNELS = frozenset({*WRITES_IDX_MAP, "__no_writes__", "__return__"})
+"""Channels that LangGraph writes to but that never hold a value; no history is kept for them."""
+
+
+def codec_of(serde: SerializerProtocol) -> tuple[Codec, Cipher | None]:
+    """How values are encoded with a saver's serializer.
+
+    An `EncryptedSerializer` is taken apart: equal values have to be recognised, and compressed, before they are
+    encrypted. A serializer that encrypts in a way of its own works, but nothing can be recognised through it.
+    """
+    cipher = None
+    if isinstance(serde, EncryptedSerializer) and type(serde).dumps_typed is EncryptedSerializer.dumps_typed:
+        serde, cipher = serde.serde, serde.cipher
+    return Codec(serde, isinstance(serde, JsonPlusSerializer), _DeltaSnapshot), cipher
+
+
+def config_of(thread: ThreadRef, namespace: str, checkpoint_id: bytes) -> RunnableConfig:
+    """The config that names a checkpoint."""
+    return {
+        "configurable": {
+            "thread_id": thread.thread_id,
+            "checkpoint_ns": namespace,
+            "checkpoint_id": unpack_checkpoint_id(checkpoint_id),
+        }
+    }
+
+
+def put_of(
+    codec: Codec,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: ChannelVersions,
+) -> tuple[ThreadRef, Put]:
+    """A `put` call, checked and encoded.
+
+    Raises:
+        InvalidConfigError: An id, name, version or the checkpoint has a wrong form.
+        UnserializableValueError: A value cannot be stored.
+    """
+    thread, namespace = validate.thread_of(config), validate.namespace_of(config)
+    if not isinstance(checkpoint, Mapping) or "id" not in checkpoint or "channel_versions" not in checkpoint:
+        raise InvalidConfigError("a checkpoint with an id and channel_versions is expected")
+    if not isinstance(metadata, Mapping) or not isinstance(new_versions, Mapping):
+        raise InvalidConfigError("metadata and new_versions must be mappings")
+    checkpoint_id, parent_id = validate.checkpoint_key(checkpoint["id"]), validate.checkpoint_key_of(config)
+    where = f"thread {thread.thread_id!r}, namespace {namespace!r}, checkpoint {checkpoint['id']!r}"
+    if checkpoint_id == parent_id:
+        raise InvalidConfigError(f"{where}: a checkpoint cannot be its own parent")
+    channel_values = checkpoint.get("channel_values") or {}
+    values = {
+        validate.name(channel, "channel name"): codec.encode(channel_values[channel], f"{where}: state.{channel}")
+        for channel in new_versions
+        if channel in channel_values
+    }
+    volatile, shared = metadatas.split(get_checkpoint_metadata(config, metadata))
+    put = Put(
+        namespace,
+        checkpoint_id,
+        parent_id,
+        header_of(codec, checkpoint, where),
+        frozenset(new_versions),
+        values,
+        volatile,
+        codec.encode_item(shared, f"{where}: metadata"),
+        metadatas.searchable(shared),
+    )
+    return thread, put
+
+
+def header_of(codec: Codec, checkpoint: Mapping[str, Any], where: str) -> Header:
+    """A checkpoint's header; keys that we don't know are kept as encoded items."""
+    updated, timestamp = checkpoint.get("updated_channels", ABSENT), checkpoint.get("ts")
+    if updated is not None and updated is not ABSENT:
+        updated = [validate.name(channel, "channel name") for channel in updated]
+    extra = {
+        validate.name(key, "checkpoint key"): codec.encode_item(value, f"{where}: {key}")
+        for key, value in checkpoint.items()
+        if key not in HEADER_KEYS
+    }
+    return Header(
+        _versions(checkpoint["channel_versions"]),
+        {
+            validate.name(node, "node name"): _versions(seen)
+            for node, seen in checkpoint.get("versions_seen", {}).items()
+        },
+        updated,
+        None if timestamp is None else validate.name(timestamp, "ts"),
+        extra,
+    )
+
+
+def _versions(versions: Mapping[str, Any]) -> dict[str, int | float | str]:
+    return {
+        validate.name(channel, "channel name"): validate.version(version, channel)
+        for channel, version in versions.items()
+    }
+
+
+def writes_of(
+    codec: Codec, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+) -> tuple[ThreadRef, PutWrites]:
+    """A `put_writes` call, checked and encoded. Raises as `put_of`."""
+    thread, namespace = validate.thread_of(config), validate.namespace_of(config)
+    checkpoint_id = validate.checkpoint_key_of(config)
+    if checkpoint_id is None:
+        raise InvalidConfigError(f"writes to thread {thread.thread_id!r} name no checkpoint_id")
+    where = f"thread {thread.thread_id!r}, namespace {namespace!r}, task {task_id!r}"
+    encoded = tuple(
+        (
+            WRITES_IDX_MAP.get(channel, index),
+            validate.name(channel, "channel name"),
+            codec.encode(value, f"{where}: write {index} to {channel}"),
+        )
+        for index, (channel, value) in enumerate(writes)
+    )
+    task = validate.name(task_id, "task_id"), validate.name(task_path, "task_path")
+    return thread, PutWrites(namespace, checkpoint_id, *task, encoded)
+
+
+def tuple_of(codec: Codec, loaded: Loaded) -> CheckpointTuple:
+    """A loaded checkpoint as LangGraph expects it. Raises `UnreadableValueError`."""
+    header, where = loaded.state.header, loaded.where
+    channels = list(loaded.state.values)
+    values = [
+        (f"{where}, channel {channel!r}", encoded(loaded.items, value.kind, value.pieces))
+        for channel, value in loaded.state.values.items()
+    ]
+    writes = [
+        (f"{where}, write to {each.write.channel!r}", encoded(loaded.items, each.write.kind, each.write.pieces))
+        for each in loaded.writes
+    ]
+    decoded = codec.decode(values + writes)
+    checkpoint = {
+        **{key: codec.decode_item(item, f"{where}, {key}") for key, item in header.extra.items()},
+        "id": unpack_checkpoint_id(loaded.checkpoint_id),
+        "channel_values": dict(zip(channels, decoded, strict=False)),
+        "channel_versions": dict(header.versions),
+        "versions_seen": {node: dict(seen) for node, seen in header.seen.items()},
+    }
+    if header.timestamp is not None:
+        checkpoint["ts"] = header.timestamp
+    if header.updated is not ABSENT:
+        checkpoint["updated_channels"] = None if header.updated is None else list(cast("list[str]", header.updated))
+    pending: list[PendingWrite] = [
+        (each.write.task_id, each.write.channel, value)
+        for each, value in zip(loaded.writes, decoded[len(channels) :], strict=True)
+    ]
+    parent = loaded.parent_id
+    return CheckpointTuple(
+        config_of(loaded.thread, loaded.namespace, loaded.checkpoint_id),
+        cast("Checkpoint", checkpoint),
+        cast("CheckpointMetadata", metadata_of(codec, loaded.volatile, loaded.shared, where)),
+        None if parent is None else config_of(loaded.thread, loaded.namespace, parent),
+        pending,
+    )
+
+
+def metadata_of(codec: Codec, volatile: list[Any], shared: bytes, where: str) -> dict[str, Any]:
+    """Both parts of the metadata together."""
+    return metadatas.join(volatile, codec.decode_item(shared, f"{where}, metadata"))
+
+
+def histories_of(
+    codec: Codec, histories: Mapping[str, ChannelHistory], channels: Collection[str]
+) -> dict[str, DeltaChannelHistory]:
+    """The histories of channels as LangGraph expects them; an empty one for a channel without any."""
+    entries: dict[str, DeltaChannelHistory] = {}
+    for channel in channels:
+        entries[channel] = {"writes": []}
+        history = histories.get(channel)
+        if history is None:
+            continue
+        where = f"{history.items.where}, history of {channel!r}"
+        values = [
+            (where, encoded(history.items, each.write.kind, each.write.pieces)) for each in history.writes
+        ]
+        if history.seed is not None:
+            values.append((where, encoded(history.items, history.seed.kind, history.seed.pieces)))
+        decoded = codec.decode(values)
+        if history.seed is not None:
+            entries[channel]["seed"] = decoded.pop()
+        entries[channel]["writes"] = [
+            (each.write.task_id, channel, value) for each, value in zip(history.writes, decoded, strict=True)
+        ]
+    return entries
+
+
+def encoded(items: ItemReader, kind: int, pieces: PieceList) -> EncodedValue:
+    """A value's items, found."""
+    return EncodedValue(kind, items.read(pieces), pieces.keys)

@@ -1,0 +1,479 @@
+"""The checkpointer: every method converts, calls the engine, converts.
+
+Encoding happens in the caller's thread before anything is awaited. Nothing is derived from `serde` in `__init__`:
+LangGraph copies savers and assigns it, and so do tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from deltastore.core import metadata as metadatas
+from deltastore.core.codec import Codec
+from deltastore.core.containment import contains
+from deltastore.core.frame import Cipher
+from deltastore.core.model import ListQuery
+from deltastore.engine import Engine
+from deltastore.errors import InvalidConfigError
+from deltastore.langgraph import convert, validate
+from deltastore.langgraph.bridge import Bridge, Open
+from deltastore.reading import ItemReader, Wanted
+
+LIST_PAGE = 32
+VERSION_RANDOM_BITS = 32
+PRUNE_STRATEGIES = ("keep_latest", "delete")
+OFF_LOOP_BYTES = 256 * 1024
+"""States with more encoded bytes than this are decoded in a thread, so that the event loop goes on."""
+
+T = TypeVar("T")
+
+
+class EngineSaver(BaseCheckpointSaver[int | float | str]):
+    """LangGraph's checkpointer over an engine. `DeltaSaver` adds the ways to make one."""
+
+    def __init__(self, open_engine: Open, *, serde: SerializerProtocol | None = None) -> None:
+        super().__init__(serde=serde)
+        self._bridge = Bridge(open_engine)
+
+    # --- opening and closing
+
+    async def __aenter__(self) -> Self:
+        await self._bridge.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._bridge.close()
+
+    def __enter__(self) -> Self:
+        self._bridge.open_in_thread()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bridge.close_in_thread()
+
+    def setup(self) -> Awaitable[None]:
+        """Creates or migrates the schema; does nothing when it is up to date. Safe from many processes at once.
+
+        In a synchronous program, or when the saver was opened by a plain `with`, the work is done when the call
+        returns. In asynchronous code, await it.
+
+        Raises:
+            DatabaseError: The server is away, or the role may not create what is missing.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self._bridge.run(_setup)
+            return _Done()
+        if self._bridge.has_own_loop:
+            self._bridge.run(_setup)
+            return _Done()
+        return self._bridge.arun(_setup)
+
+    # --- saving
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Stores a checkpoint.
+
+        Only channels that `new_versions` names are taken from `channel_values`; every other channel keeps the value
+        stored for its version. A checkpoint whose id is stored already is replaced; the same one again is a no-op.
+
+        Args:
+            config: Names thread and namespace, and the parent by `checkpoint_id`.
+            checkpoint: The checkpoint.
+            metadata: Its metadata; keys of the config's metadata are added as the stock savers do.
+            new_versions: The channels that changed, with their new versions.
+
+        Returns:
+            The config that names the stored checkpoint.
+
+        Raises:
+            CallerError: Something given cannot be stored; nothing was.
+            DatabaseError: The database did not store it, or (unavailable) it is not known whether it did.
+            StoredDataError: The parent cannot be rebuilt.
+        """
+        call, stored = self._put(config, checkpoint, metadata, new_versions)
+        await self._bridge.arun(call)
+        return stored
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """`aput`, waiting in this thread."""
+        call, stored = self._put(config, checkpoint, metadata, new_versions)
+        self._bridge.run(call)
+        return stored
+
+    def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> tuple[Callable[[Engine], Coroutine[Any, Any, None]], RunnableConfig]:
+        codec, cipher = self._codec()
+        thread, put = convert.put_of(codec, config, checkpoint, metadata, new_versions)
+        stored = convert.config_of(thread, put.namespace, put.checkpoint_id)
+        return lambda engine: engine.save(thread, put, cipher), stored
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Stores the writes of a task to a checkpoint, which need not be stored yet.
+
+        For an ordinary write the first one for its task and index counts, for a special one (error, interrupt, resume,
+        scheduled) the last.
+
+        Args:
+            config: Names thread, namespace and checkpoint.
+            writes: `(channel, value)` pairs in order.
+            task_id: The task.
+            task_path: Where the task is in the graph; the writes of a super-step are ordered by it.
+
+        Raises:
+            CallerError: Something given cannot be stored; nothing was.
+            DatabaseError: As `aput`.
+        """
+        call = self._put_writes(config, writes, task_id, task_path)
+        if call is not None:
+            await self._bridge.arun(call)
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """`aput_writes`, waiting in this thread."""
+        call = self._put_writes(config, writes, task_id, task_path)
+        if call is not None:
+            self._bridge.run(call)
+
+    def _put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Callable[[Engine], Coroutine[Any, Any, None]] | None:
+        codec, cipher = self._codec()
+        thread, put = convert.writes_of(codec, config, writes, task_id, task_path)
+        return (lambda engine: engine.writer.save_writes(thread, put, cipher)) if put.writes else None
+
+    # --- loading
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """A checkpoint with its pending writes: the one that `checkpoint_id` names, else the newest of the namespace.
+
+        Raises:
+            InvalidConfigError: The config names no thread, or an id has a wrong form.
+            DatabaseError: The database did not answer.
+            StoredDataError: The checkpoint is there but cannot be rebuilt exactly.
+        """
+        return await self._bridge.arun(self._get_tuple(config))
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`aget_tuple`, waiting in this thread."""
+        return self._bridge.run(self._get_tuple(config))
+
+    def _get_tuple(self, config: RunnableConfig) -> Callable[[Engine], Coroutine[Any, Any, CheckpointTuple | None]]:
+        codec, cipher = self._codec()
+        thread, namespace = validate.thread_of(config), validate.namespace_of(config)
+        checkpoint_id = validate.checkpoint_key_of(config)
+
+        async def call(engine: Engine) -> CheckpointTuple | None:
+            loaded = await engine.reader.load(thread, namespace, checkpoint_id, cipher)
+            if loaded is None:
+                return None
+            return await _decoded(loaded.items, lambda: convert.tuple_of(codec, loaded))
+
+        return call
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints, newest first (by id, then thread, then namespace), loaded as they are consumed.
+
+        Args:
+            config: Names the thread; optionally a namespace and a checkpoint. None lists all threads.
+            filter: Only checkpoints whose metadata contains this, as PostgreSQL's `jsonb @>` means it.
+            before: Only checkpoints with a smaller id than this config's.
+            limit: At most so many; None for all.
+
+        Raises:
+            InvalidConfigError: An argument has a wrong form.
+            DatabaseError, StoredDataError: As `aget_tuple`.
+        """
+        pages = self._list(config, filter, before, limit)
+        while True:
+            tuples = await self._bridge.arun(pages)
+            for each in tuples:
+                yield each
+            if not tuples:
+                return
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """`alist`, waiting in this thread."""
+        pages = self._list(config, filter, before, limit)
+        while tuples := self._bridge.run(pages):
+            yield from tuples
+
+    def _list(
+        self,
+        config: RunnableConfig | None,
+        filter: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Callable[[Engine], Coroutine[Any, Any, Sequence[CheckpointTuple]]]:
+        """A call that gives the next checkpoint each time, in a sequence of one, and an empty one at the end."""
+        codec, cipher = self._codec()
+        conditions, most = validate.filter_of(filter), validate.limit(limit)
+        query = _query(config, conditions, validate.before_of(before), most)
+        wanted = _metadata_test(codec, conditions) if conditions else None
+        source: Any = None
+
+        async def call(engine: Engine) -> Sequence[CheckpointTuple]:
+            nonlocal source
+            if source is None:
+                source = engine.reader.listing(query, most, cipher, wanted)
+            async for loaded in source:
+                return [await _decoded(loaded.items, lambda: convert.tuple_of(codec, loaded))]
+            return []
+
+        return call
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What DeltaChannels are rebuilt from at a checkpoint: the seed, and the writes since, oldest first.
+
+        Args:
+            config: Names thread and namespace, and the checkpoint (else the newest).
+            channels: The channels.
+
+        Raises:
+            InvalidConfigError, DatabaseError, StoredDataError: As `aget_tuple`.
+        """
+        return await self._bridge.arun(self._history(config, channels))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """`aget_delta_channel_history`, waiting in this thread."""
+        return self._bridge.run(self._history(config, channels))
+
+    def _history(
+        self, config: RunnableConfig, channels: Sequence[str]
+    ) -> Callable[[Engine], Coroutine[Any, Any, Mapping[str, DeltaChannelHistory]]]:
+        codec, cipher = self._codec()
+        thread, namespace = validate.thread_of(config), validate.namespace_of(config)
+        checkpoint_id = validate.checkpoint_key_of(config)
+        names = validate.texts(channels, "channels")
+
+        async def call(engine: Engine) -> Mapping[str, DeltaChannelHistory]:
+            if not names:
+                return {}
+            histories = await engine.reader.history(thread, namespace, checkpoint_id, names, cipher)
+            if not histories:
+                return convert.histories_of(codec, {}, names)
+            reader = next(iter(histories.values())).items
+            return await _decoded(reader, lambda: convert.histories_of(codec, histories, names))
+
+        return call
+
+    # --- maintenance
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Removes a thread with all namespaces, checkpoints and writes. No such thread: nothing happens."""
+        await self._bridge.arun(self._delete_thread(thread_id))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """`adelete_thread`, waiting in this thread."""
+        self._bridge.run(self._delete_thread(thread_id))
+
+    def _delete_thread(self, thread_id: str) -> Callable[[Engine], Coroutine[Any, Any, None]]:
+        key = validate.thread(thread_id).key
+        return lambda engine: engine.maintenance.delete_thread(key)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Removes the checkpoints of runs, found by `run_id` in their metadata, from all threads and namespaces.
+
+        Checkpoints of other runs rebuild to exactly what they did, also where they build on removed ones.
+        """
+        await self._bridge.arun(self._delete_for_runs(run_ids))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`adelete_for_runs`, waiting in this thread."""
+        self._bridge.run(self._delete_for_runs(run_ids))
+
+    def _delete_for_runs(self, run_ids: Sequence[str]) -> Callable[[Engine], Coroutine[Any, Any, None]]:
+        ids = validate.texts(run_ids, "run_ids")
+        cipher = self._codec()[1]
+
+        async def call(engine: Engine) -> None:
+            if ids:
+                await engine.maintenance.delete_runs(ids, cipher)
+
+        return call
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copies a thread with all namespaces, checkpoints and writes, as of one moment.
+
+        A source that doesn't exist copies nothing. The two threads are independent afterwards.
+
+        Raises:
+            InvalidConfigError: Source and target are the same, or the target exists.
+        """
+        await self._bridge.arun(self._copy_thread(source_thread_id, target_thread_id))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`acopy_thread`, waiting in this thread."""
+        self._bridge.run(self._copy_thread(source_thread_id, target_thread_id))
+
+    def _copy_thread(
+        self, source_thread_id: str, target_thread_id: str
+    ) -> Callable[[Engine], Coroutine[Any, Any, None]]:
+        source, target = validate.thread(source_thread_id), validate.thread(target_thread_id)
+        if source.key == target.key:
+            raise InvalidConfigError(f"thread {source.thread_id!r} cannot be copied onto itself")
+
+        async def call(engine: Engine) -> None:
+            if not await engine.maintenance.copy_thread(source.key, target):
+                raise InvalidConfigError(
+                    f"thread {target.thread_id!r} exists, so thread {source.thread_id!r} was not copied onto it",
+                    hint="delete the target first, or copy to another id",
+                )
+
+        return call
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Prunes threads.
+
+        Args:
+            thread_ids: The threads. Those that don't exist are passed over.
+            strategy: `"keep_latest"` keeps the newest checkpoint of each namespace, in full and with its pending writes,
+                for threads with DeltaChannels too; `"delete"` removes the threads.
+
+        Raises:
+            TypeError: `thread_ids` is a single string.
+            InvalidConfigError: Unknown strategy.
+        """
+        await self._bridge.arun(self._prune(thread_ids, strategy))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """`aprune`, waiting in this thread."""
+        self._bridge.run(self._prune(thread_ids, strategy))
+
+    def _prune(self, thread_ids: Sequence[str], strategy: str) -> Callable[[Engine], Coroutine[Any, Any, None]]:
+        keys = [validate.thread(each).key for each in validate.texts(thread_ids, "thread_ids")]
+        if strategy not in PRUNE_STRATEGIES:
+            raise InvalidConfigError(f"unknown prune strategy {strategy!r}, expected one of {PRUNE_STRATEGIES}")
+        cipher = self._codec()[1]
+
+        async def call(engine: Engine) -> None:
+            for key in keys:
+                if strategy == "delete":
+                    await engine.maintenance.delete_thread(key)
+                else:
+                    await engine.maintenance.keep_latest(key, cipher)
+
+        return call
+
+    # --- versions and serializer
+
+    def get_next_version(self, current: int | float | str | None, channel: None) -> int | float | str:
+        """The version after `current`, of the same type; integers for new threads.
+
+        The low 32 bits of an integer are random, and so is the fraction of a text, so that two branches of a thread do
+        not give the same version to different values.
+        """
+        if isinstance(current, str):
+            return f"{int(current.split('.')[0]) + 1:032}.{random.random():016}"
+        if isinstance(current, float):
+            return float(int(current) + 1)
+        step = 0 if current is None else current >> VERSION_RANDOM_BITS
+        return (step + 1) << VERSION_RANDOM_BITS | random.getrandbits(VERSION_RANDOM_BITS)
+
+    def _codec(self) -> tuple[Codec, Cipher | None]:
+        return convert.codec_of(self.serde)
+
+
+def _query(
+    config: RunnableConfig | None, conditions: Mapping[str, Any], before: bytes | None, limit: int | None
+) -> ListQuery:
+    shared = {key: value for key, value in conditions.items() if key not in metadatas.VOLATILE}
+    document = metadatas.searchable(shared) if shared else None
+    page = LIST_PAGE if limit is None or conditions else max(1, min(limit, LIST_PAGE))
+    if config is None:
+        return ListQuery(before=before, document=document, limit=page)
+    namespace = validate.configurable(config).get("checkpoint_ns")
+    return ListQuery(
+        validate.thread_of(config).key,
+        None if namespace is None else validate.namespace(namespace),
+        validate.checkpoint_key_of(config),
+        before,
+        document,
+        limit=page,
+    )
+
+
+def _metadata_test(codec: Codec, conditions: Mapping[str, Any]) -> Wanted:
+    """Whether metadata contains the conditions, exactly: the database was asked about the shared part only."""
+    query = metadatas.searchable(conditions)
+
+    def test(volatile: Sequence[Any], shared: bytes) -> bool:
+        metadata = convert.metadata_of(codec, [*volatile], shared, "a listed checkpoint")
+        return contains(metadatas.searchable(metadata), query)
+
+    return test
+
+
+async def _decoded(items: ItemReader, decode: Callable[[], T]) -> T:
+    """Runs a decoding, in a thread if there is much to decode."""
+    total = sum(len(item) for segment in items.segments.values() for item in segment.items)
+    return decode() if total < OFF_LOOP_BYTES else await asyncio.to_thread(decode)
+
+
+async def _setup(engine: Engine) -> None:
+    await engine.storage.setup()
+
+
+class _Done:
+    """What a finished `setup` returns, so that it can be awaited all the same."""
+
+    def __await__(self) -> Iterator[Any]:
+        return iter(())

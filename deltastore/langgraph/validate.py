@@ -1,0 +1,154 @@
+"""What callers may give, checked before anything is encoded or sent.
+
+Limits. Namespaces and checkpoint ids are part of an index entry, which PostgreSQL bounds at about 2,700 bytes; thread
+ids are not (a digest of them is), so they may have any length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from deltastore.core.identifiers import pack_checkpoint_id, thread_key
+from deltastore.core.model import ThreadRef
+from deltastore.core.strings import has_lone_surrogate
+from deltastore.errors import InvalidConfigError
+
+NAMESPACE_BYTES_MAX = 1500
+CHECKPOINT_ID_BYTES_MAX = 500
+
+Config = Mapping[str, Any]
+
+
+def configurable(config: Any) -> Mapping[str, Any]:
+    """`config["configurable"]`. Raises `InvalidConfigError` if there is none."""
+    found = config.get("configurable") if isinstance(config, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise InvalidConfigError(
+            f"a config with a 'configurable' mapping is expected, got {_short(config)}",
+            hint='pass {"configurable": {"thread_id": "..."}}',
+        )
+    return found
+
+
+def thread_of(config: Any) -> ThreadRef:
+    """The thread that a config names."""
+    settings = configurable(config)
+    if "thread_id" not in settings:
+        raise InvalidConfigError("the config has no thread_id", hint='pass {"configurable": {"thread_id": "..."}}')
+    return thread(settings["thread_id"])
+
+
+def thread(thread_id: Any) -> ThreadRef:
+    """A thread by its id: text, or an integer or UUID, which mean their text."""
+    if isinstance(thread_id, UUID) or (isinstance(thread_id, int) and not isinstance(thread_id, bool)):
+        thread_id = str(thread_id)
+    text = _text(thread_id, "thread_id")
+    if not text:
+        raise InvalidConfigError("thread_id is empty", hint="give every conversation an id of its own")
+    return ThreadRef(thread_key(text), text)
+
+
+def namespace_of(config: Config) -> str:
+    """The namespace that a config names; the root namespace `""` if it names none."""
+    return namespace(configurable(config).get("checkpoint_ns"))
+
+
+def namespace(value: Any) -> str:
+    """A namespace; None means the root namespace."""
+    return "" if value is None else _bounded(_text(value, "checkpoint_ns"), "checkpoint_ns", NAMESPACE_BYTES_MAX)
+
+
+def checkpoint_key_of(config: Config) -> bytes | None:
+    """The ordered key of the checkpoint that a config names, or None if it names none."""
+    value = configurable(config).get("checkpoint_id")
+    return None if value is None or value == "" else checkpoint_key(value)
+
+
+def checkpoint_key(value: Any) -> bytes:
+    """The ordered key of a checkpoint id."""
+    if isinstance(value, UUID):
+        value = str(value)
+    text = _bounded(_text(value, "checkpoint id"), "checkpoint id", CHECKPOINT_ID_BYTES_MAX)
+    if not text:
+        raise InvalidConfigError("the checkpoint id is empty")
+    return pack_checkpoint_id(text)
+
+
+def name(value: Any, what: str) -> str:
+    """The name of a channel, node or task."""
+    return _text(value, what)
+
+
+def version(value: Any, channel: str) -> int | float | str:
+    """A channel version: an integer of 64 bits, a finite float or a text."""
+    fits = (
+        (type(value) is int and -(2**63) <= value < 2**64)
+        or (type(value) is float and math.isfinite(value))
+        or (isinstance(value, str) and not has_lone_surrogate(value))
+    )
+    if not fits:
+        raise InvalidConfigError(
+            f"the version of channel {channel!r} must be a 64-bit integer, a finite float or a text, got {_short(value)}"
+        )
+    return str(value) if isinstance(value, str) else value  # type: ignore[no-any-return]
+
+
+def limit(value: Any) -> int | None:
+    """How many checkpoints to list: None for all, or a non-negative integer."""
+    if value is None or (type(value) is int and value >= 0):
+        return value  # type: ignore[no-any-return]
+    raise InvalidConfigError(f"limit must be None or a non-negative integer, got {_short(value)}")
+
+
+def filter_of(value: Any) -> Mapping[str, Any]:
+    """A metadata filter."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidConfigError(f"filter must map metadata keys to values, got {_short(value)}")
+    return value
+
+
+def before_of(value: Any) -> bytes | None:
+    """The ordered key of the checkpoint that `before` names."""
+    if value is None:
+        return None
+    key = checkpoint_key_of(value)
+    if key is None:
+        raise InvalidConfigError(
+            "before names no checkpoint", hint='pass {"configurable": {"checkpoint_id": "..."}}, or leave it out'
+        )
+    return key
+
+
+def texts(values: Any, what: str) -> list[str]:
+    """A sequence of ids, none of which may be missing; a bare string is refused."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | set | frozenset):
+        raise TypeError(f"{what} must be a sequence of ids, not {type(values).__name__}")
+    return [str(value) if isinstance(value, int | UUID) else _text(value, what) for value in values]
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidConfigError(f"{what} must be a text, got {_short(value)}")
+    if "\x00" in value or has_lone_surrogate(value):
+        found = "a NUL character" if "\x00" in value else "a lone surrogate"
+        raise InvalidConfigError(f"{what} holds {found}, which PostgreSQL cannot store", detail=f"got {_short(value)}")
+    return str(value)
+
+
+def _bounded(text: str, what: str, bytes_max: int) -> str:
+    if len(text.encode()) > bytes_max:
+        raise InvalidConfigError(
+            f"{what} is too long: {len(text.encode())} bytes of UTF-8, at most {bytes_max} are possible",
+            detail=f"it begins with {text[:40]!r}",
+        )
+    return text
+
+
+def _short(value: Any) -> str:
+    text = f"{type(value).__name__} {value!r}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

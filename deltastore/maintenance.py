@@ -1,0 +1,258 @@
+"""The changing half of the engine: delete runs, keep the latest, put an existing id again, copy.
+
+Each is one transaction on one thread under its exclusive lock, and each follows one pattern: read the structure of the
+thread, decide with pure functions (`core/sweep.py`), apply. Nothing is decided from the cache.
+
+Making a row an anchor changes its depth, so the rows that build on it are renumbered with it: depth counts the steps
+to the anchor, and the link check of `core/chain.py` relies on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from deltastore.cache import Cache
+from deltastore.core.chain import Chain, describe
+from deltastore.core.draft import Draft, Put, anchor_draft, seal_checkpoint, seal_metadata, seal_row
+from deltastore.core.frame import Cipher, seal, unseal
+from deltastore.core.header import same
+from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.core.payload import CheckpointPayload, checkpoint_binding
+from deltastore.core.sweep import RowKey, changed_marks, hide, references, supported, sweep
+from deltastore.errors import DatabaseUnavailableError
+from deltastore.options import EngineOptions
+from deltastore.reading import Reader
+from deltastore.storage import Storage, ThreadEdit
+from deltastore.writing import ATTEMPTS, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A thread's rows as chains, one for each namespace."""
+
+    rows: ThreadRows
+    chains: dict[str, Chain]
+
+    def needs(self, keys: Iterable[RowKey]) -> dict[RowKey, set[int]]:
+        """The segments that rows need."""
+        by_key = {row.key: row for row in self.rows.checkpoints}
+        return {key: references(self.chains[key[0]].payload(key[1]), by_key[key]) for key in keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Deletes, prunes, replaces and copies."""
+
+    storage: Storage
+    cache: Cache
+    options: EngineOptions
+    reader: Reader
+    writer: Writer
+
+    async def delete_thread(self, thread_key: bytes) -> None:
+        """Removes a thread with everything that belongs to it."""
+        await self.storage.delete_thread(thread_key)
+        self.cache.forget(thread_key)
+
+    async def delete_runs(self, run_ids: Sequence[str], cipher: Cipher | None) -> None:
+        """Removes the checkpoints of these runs from all threads; what survives rebuilds to what it did.
+
+        Raises:
+            StoredDataError: A thread cannot be read; it was left as it was.
+        """
+        wanted = set(run_ids)
+        for thread_key in await self.storage.find_runs(run_ids):
+            async with self.storage.edit(thread_key) as edit:
+                rows = await edit.rows()
+                if rows is not None:
+                    documents = {metadata_id for metadata_id, run_id in rows.metadata if run_id in wanted}
+                    deleted = {row.key for row in rows.checkpoints if row.metadata_id in documents}
+                    structure = await self._structure(edit, rows, (), cipher)
+                    await edit.apply(self._deletion(structure, deleted))
+            self.cache.forget(thread_key)
+
+    async def keep_latest(self, thread_key: bytes, cipher: Cipher | None) -> None:
+        """Removes all but the newest visible checkpoint of each namespace, which becomes an anchor.
+
+        Raises:
+            StoredDataError: The thread cannot be read; it was left as it was.
+        """
+        async with self.storage.edit(thread_key) as edit:
+            rows = await edit.rows()
+            if rows is not None:
+                heads: dict[str, CheckpointRow] = {}
+                for row in rows.checkpoints:
+                    if not row.hidden and row.checkpoint_id >= heads.get(row.namespace, row).checkpoint_id:
+                        heads[row.namespace] = row
+                structure = await self._structure(edit, rows, heads.values(), cipher)
+                await edit.apply(self._pruning(structure, list(heads.values()), cipher))
+        self.cache.forget(thread_key)
+
+    async def copy_thread(self, source_key: bytes, target: ThreadRef) -> bool:
+        """Copies a thread; False if the target has rows already."""
+        return await self.storage.copy_thread(source_key, target)
+
+    async def put_again(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> None:
+        """Puts a checkpoint whose id is stored already: nothing if it is the same, else it replaces the stored one.
+
+        What was built on the replaced checkpoint keeps its state.
+
+        Raises:
+            DatabaseUnavailableError: The thread was changed by others all the time.
+        """
+        for _ in range(ATTEMPTS):
+            if await self._is_stored(thread, put, cipher) or await self._replace(thread, put, cipher):
+                return
+            self.cache.forget(thread.key)
+        raise DatabaseUnavailableError(
+            f"{describe(thread, put.namespace, put.checkpoint_id)} could not be replaced: others changed the thread",
+            hint="retry",
+        )
+
+    async def _is_stored(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> bool:
+        """Whether the stored checkpoint is the one that was put."""
+        loaded = await self.reader.load(thread, put.namespace, put.checkpoint_id, cipher)
+        if loaded is None or loaded.state.header != put.header or loaded.parent_id != put.parent_id:
+            return False
+        if (loaded.volatile, loaded.shared) != (put.volatile, put.shared):
+            return False
+        for channel in put.named & put.header.versions.keys():
+            stored, given = loaded.state.values.get(channel), put.values.get(channel)
+            if (stored is None) != (given is None):
+                return False
+            if stored is not None and given is not None and (
+                stored.kind != given.kind
+                or stored.pieces.keys != given.keys
+                or loaded.items.read(stored.pieces) != given.items
+            ):
+                return False
+        return all(
+            same(version, loaded.state.header.versions[channel]) for channel, version in put.header.versions.items()
+        )
+
+    async def _replace(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> bool:
+        """Replaces a stored checkpoint. False if the thread changed since the basis was read."""
+        basis = await self.writer.basis(thread, put, cipher)
+        drafted = self.writer.draft(put, basis, always_anchor=True)
+        metadata = seal_metadata(put, cipher)
+        row, segments = seal_checkpoint(put, drafted, metadata.metadata_id, cipher)
+        async with self.storage.edit(thread.key) as edit:
+            rows = await edit.rows()
+            stale = drafted.references and (basis.cached is None or rows is None or basis.cached.epoch != rows.epoch)
+            if rows is None or stale or row.key not in {each.key for each in rows.checkpoints}:
+                return False
+            children = [
+                each for each in rows.checkpoints
+                if each.namespace == put.namespace and each.parent_id == put.checkpoint_id and each.depth > 0
+            ]
+            structure = await self._structure(edit, rows, children, cipher)
+            updates = [RowUpdate(row, segments)]
+            for child in children:
+                updates += self._reanchor(structure, child, child, cipher)
+            await edit.apply(ThreadChanges(updates=tuple(updates), new_metadata=(metadata,)))
+        self.cache.forget(thread.key)
+        return True
+
+    # --- pieces of the verbs
+
+    async def _structure(
+        self, edit: ThreadEdit, rows: ThreadRows, folded: Iterable[CheckpointRow], cipher: Cipher | None
+    ) -> Structure:
+        """The thread as chains; `folded` rows can be folded, so the writes along their chains are opened."""
+        by_key = {row.key: row for row in rows.checkpoints}
+        along = {
+            key for row in folded for key in supported({**{k: replace(r, hidden=True) for k, r in by_key.items()},
+                                                        row.key: replace(row, hidden=False)})
+        }
+        wanted = [
+            segment.segment_id for segment in rows.segments
+            if segment.kind == SegmentKind.WRITES and (segment.namespace, segment.checkpoint_id) in along
+        ]
+        opened = await edit.segments(wanted) if wanted else []
+        pages = [segment for segment in rows.segments if segment.kind == SegmentKind.PAGES]
+        chains = {}
+        for namespace in {row.namespace for row in rows.checkpoints}:
+            chains[namespace] = Chain.of(
+                rows.thread,
+                namespace,
+                [row for row in rows.checkpoints if row.namespace == namespace],
+                [segment for segment in (*pages, *opened) if segment.namespace == namespace],
+                self.options.ignored_channels,
+                cipher,
+            )
+        return Structure(rows, chains)
+
+    def _deletion(self, structure: Structure, deleted: set[RowKey]) -> ThreadChanges:
+        rows = structure.rows
+        marks = hide(rows.checkpoints, deleted)
+        marked = {row.key: replace(row, hidden=marks[row.key][0]) for row in rows.checkpoints}
+        swept = sweep(
+            marked,
+            structure.needs(supported(marked)),
+            rows.segments,
+            (metadata_id for metadata_id, _ in rows.metadata),
+        )
+        return changed_marks(rows, marks, swept)
+
+    def _pruning(
+        self, structure: Structure, heads: Sequence[CheckpointRow], cipher: Cipher | None
+    ) -> ThreadChanges:
+        rows = structure.rows
+        updates = [
+            self._anchored(structure, head, replace(head, orphaned=head.parent_id is not None), cipher)
+            for head in heads
+        ]
+        kept = {update.row.key: update.row for update, _ in updates}
+        needed = {
+            update.row.key: drafted_references(drafted) for update, drafted in updates
+        }
+        marked = {row.key: kept.get(row.key, replace(row, hidden=True)) for row in rows.checkpoints}
+        swept = sweep(marked, needed, rows.segments, (metadata_id for metadata_id, _ in rows.metadata))
+        return ThreadChanges(
+            updates=tuple(update for update, _ in updates),
+            delete_checkpoints=swept.checkpoints,
+            delete_segments=swept.segments,
+            delete_metadata=swept.metadata,
+        )
+
+    def _anchored(
+        self, structure: Structure, stored: CheckpointRow, row: CheckpointRow, cipher: Cipher | None
+    ) -> tuple[RowUpdate, Draft]:
+        """`row` in full; the state is that of the `stored` one."""
+        chain = structure.chains[stored.namespace]
+        drafted = anchor_draft(chain.state(stored.checkpoint_id), [])
+        row = replace(row, depth=0, segments=drafted.old_pages)
+        payload = CheckpointPayload(chain.payload(stored.checkpoint_id).volatile, drafted.body)
+        sealed, segments = seal_row(row, payload, drafted, cipher)
+        return RowUpdate(sealed, segments), drafted
+
+    def _reanchor(
+        self, structure: Structure, stored: CheckpointRow, row: CheckpointRow, cipher: Cipher | None
+    ) -> list[RowUpdate]:
+        """`row` in full, and the rows that build on it renumbered."""
+        updates = [self._anchored(structure, stored, row, cipher)[0]]
+        waiting = [stored]
+        while waiting:
+            parent = waiting.pop()
+            for child in structure.rows.checkpoints:
+                if (
+                    child.namespace == parent.namespace
+                    and child.parent_id == parent.checkpoint_id
+                    and child.depth == parent.depth + 1
+                ):
+                    renumbered = replace(child, depth=child.depth - stored.depth)
+                    plain = unseal(child.payload, associated=checkpoint_binding(child), cipher=cipher)
+                    payload = seal(plain, associated=checkpoint_binding(renumbered), cipher=cipher)
+                    updates.append(RowUpdate(replace(renumbered, payload=payload)))
+                    waiting.append(child)
+        return updates
+
+
+def drafted_references(drafted: Draft) -> set[int]:
+    """Ids of the stored segments that a drafted anchor needs."""
+    needed = set(drafted.old_pages)
+    payload = CheckpointPayload([], drafted.body)
+    row = CheckpointRow("", b"", None, 0, (), b"", 0)
+    return needed | {each for each in references(payload, row) if each >= 0}
+

@@ -1,0 +1,379 @@
+"""The reading half of the engine: load, list, history.
+
+A load takes two statements at most: the chain with everything that was written along it, then the older segments that
+the chain's anchor refers to, without those that the cache holds. All that is read is kept in the cache, so the save
+that follows a load finds its parent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from deltastore.cache import Cache, CachedThread
+from deltastore.core.chain import Chain, describe, grow_histories, open_segment
+from deltastore.core.frame import Cipher, unseal
+from deltastore.core.model import (
+    ITEM_BITS,
+    Chains,
+    CheckpointRow,
+    ListEntry,
+    ListQuery,
+    MetadataRow,
+    ThreadRef,
+    segment_of,
+)
+from deltastore.core.payload import checkpoint_binding, metadata_binding, unpack_volatile
+from deltastore.core.pieces import PieceList
+from deltastore.core.state import History, State, Value
+from deltastore.core.writes import OpenSegment, StoredWrite, by_channel, effective
+from deltastore.errors import BrokenChainError, StoredDataError
+from deltastore.options import EngineOptions
+from deltastore.storage import Storage
+
+INDEX_MASK = (1 << ITEM_BITS) - 1
+MISSING_HINT = "the database lost rows or was changed by hand: restore them from a backup"
+
+Wanted = Callable[[list[Any], bytes], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemReader:
+    """Finds items in opened segments.
+
+    Attributes:
+        where: What errors name.
+        segments: The segments by id.
+    """
+
+    where: str
+    segments: Mapping[int, OpenSegment]
+
+    def read(self, pieces: PieceList) -> list[bytes]:
+        """The items of a piece list, in order. Raises `BrokenChainError` if one is not there."""
+        try:
+            return [
+                place if isinstance(place, bytes) else self.segments[place >> ITEM_BITS].items[place & INDEX_MASK]
+                for place in pieces.places
+            ]
+        except (KeyError, IndexError) as error:
+            raise self._missing(pieces, error) from error
+
+    def writes(self, places: PieceList) -> list[StoredWrite]:
+        """The writes at these places, in order. Raises `BrokenChainError` if one is not there."""
+        try:
+            return [
+                StoredWrite(place, self.segments[place >> ITEM_BITS].writes[place & INDEX_MASK])
+                for place in places.places
+                if isinstance(place, int)
+            ]
+        except (KeyError, IndexError) as error:
+            raise self._missing(places, error) from error
+
+    def _missing(self, pieces: PieceList, error: Exception) -> BrokenChainError:
+        missing = sorted(each for each in pieces.segment_ids() if each not in self.segments)
+        detail = f"missing segments {missing}" if missing else f"a segment is too short: {error!r}"
+        return BrokenChainError(f"{self.where}: stored items are missing", detail=detail, hint=MISSING_HINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One checkpoint, found and folded.
+
+    Attributes:
+        thread: Its thread.
+        namespace: Its namespace.
+        checkpoint_id: Its ordered key.
+        parent_id: The ordered key of its parent, or None if it has none or the parent was deleted.
+        state: Its state.
+        volatile: The changing part of its metadata.
+        shared: The shared part of its metadata, as one encoded item.
+        writes: Its pending writes, in order.
+        items: Finds all items that values and pending writes need.
+    """
+
+    thread: ThreadRef
+    namespace: str
+    checkpoint_id: bytes
+    parent_id: bytes | None
+    state: State
+    volatile: list[Any]
+    shared: bytes
+    writes: Sequence[StoredWrite]
+    items: ItemReader
+
+    @property
+    def where(self) -> str:
+        """How errors name it."""
+        return describe(self.thread, self.namespace, self.checkpoint_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelHistory:
+    """What a DeltaChannel is rebuilt from, with the items it needs."""
+
+    seed: Value | None
+    writes: Sequence[StoredWrite]
+    items: ItemReader
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint's state and write segments, and the part of the cache that belongs to the epoch of both."""
+
+    state: State
+    writes: Sequence[OpenSegment]
+    cached: CachedThread
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads checkpoints from a storage into the cache."""
+
+    storage: Storage
+    cache: Cache
+    options: EngineOptions
+
+    async def load(
+        self, thread: ThreadRef, namespace: str, checkpoint_id: bytes | None, cipher: Cipher | None
+    ) -> Loaded | None:
+        """One checkpoint, or (id None) the head of the namespace; None if there is no such visible checkpoint.
+
+        Raises:
+            StoredDataError: It is there but cannot be rebuilt exactly.
+        """
+        ids = None if checkpoint_id is None else [checkpoint_id]
+        chains = await self.storage.load_chains(thread.key, namespace, ids)
+        if chains is None or not chains.targets:
+            return None
+        return (await self._load_targets(chains, namespace, cipher))[0]
+
+    async def listing(
+        self, query: ListQuery, limit: int | None, cipher: Cipher | None, wanted: Wanted | None
+    ) -> AsyncIterator[Loaded]:
+        """Checkpoints, newest first; each page is loaded when its first checkpoint is asked for.
+
+        Args:
+            query: Which; `query.limit` is the number of checkpoints in a page.
+            limit: How many at most; None for all.
+            cipher: Opens ciphered payloads.
+            wanted: Told the two parts of the metadata, says whether to give the checkpoint; asked before its state
+                is loaded.
+        """
+        left = limit
+        while left is None or left > 0:
+            entries = await self.storage.list_checkpoints(query)
+            matching = [entry for entry in entries if wanted is None or wanted(*self.metadata(entry, cipher))][:left]
+            for thread, namespace, ids in _runs(matching):
+                chains = await self.storage.load_chains(thread.key, namespace, ids)
+                if chains is not None:
+                    for loaded in await self._load_targets(chains, namespace, cipher):
+                        yield loaded
+            left = None if left is None else left - len(matching)
+            if len(entries) < query.limit:
+                return
+            query = replace(query, cursor=entries[-1].cursor)
+
+    async def history(
+        self,
+        thread: ThreadRef,
+        namespace: str,
+        checkpoint_id: bytes | None,
+        channels: Sequence[str],
+        cipher: Cipher | None,
+    ) -> dict[str, ChannelHistory]:
+        """What LangGraph rebuilds the named DeltaChannels from. Channels that have nothing are left out.
+
+        Raises:
+            StoredDataError: A part of it is missing or cannot be read.
+        """
+        ids = None if checkpoint_id is None else [checkpoint_id]
+        chains = await self.storage.load_chains(thread.key, namespace, ids)
+        if chains is None or not chains.targets:
+            return {}
+        target = chains.targets[0]
+        chain = self.chain(chains, namespace, cipher)
+        state = chain.state(target)
+        self.remember(chains, chain, [target])
+        histories = dict(state.histories)
+        if any(channel in state.values for channel in channels):
+            histories |= await self._histories_behind_values(thread, chain, target, cipher)
+        wanted = {channel: histories[channel] for channel in channels if channel in histories}
+        reader = await self._history_reader(chain, target, wanted, cipher)
+        return {
+            channel: ChannelHistory(history.seed, reader.writes(history.writes), reader)
+            for channel, history in wanted.items()
+        }
+
+    async def find(
+        self, thread: ThreadRef, namespace: str, checkpoint_id: bytes, cipher: Cipher | None
+    ) -> Found | None:
+        """A checkpoint's state and write segments, hidden or not, into the cache; no items. None if it isn't there."""
+        chains = await self.storage.load_chains(thread.key, namespace, [checkpoint_id])
+        if chains is None:
+            return None
+        chain = self.chain(chains, namespace, cipher)
+        if checkpoint_id not in chain.rows:
+            return None
+        state = chain.state(checkpoint_id)
+        cached = self.remember(chains, chain, [checkpoint_id])
+        return Found(state, chain.writes.get(checkpoint_id, ()), cached)
+
+    async def states(
+        self, thread: ThreadRef, namespace: str, cipher: Cipher | None, page: int
+    ) -> AsyncIterator[State]:
+        """The states of all visible checkpoints of a namespace, newest first, without items."""
+        query = ListQuery(thread.key, namespace, limit=page)
+        while entries := await self.storage.list_checkpoints(query):
+            ids = [entry.row.checkpoint_id for entry in entries]
+            chains = await self.storage.load_chains(thread.key, namespace, ids)
+            if chains is not None:
+                chain = self.chain(chains, namespace, cipher)
+                states = [chain.state(target) for target in chains.targets]
+                self.remember(chains, chain, ())
+                for state in states:
+                    yield state
+            query = replace(query, cursor=entries[-1].cursor)
+
+    async def open(
+        self,
+        thread: ThreadRef,
+        wanted: Iterable[int],
+        opened: Mapping[int, OpenSegment],
+        cipher: Cipher | None,
+        cached: CachedThread | None,
+    ) -> dict[int, OpenSegment]:
+        """Segments by id: `opened` ones, cached ones, and in one statement the rest of `wanted`."""
+        found = dict(opened)
+        missing = []
+        for segment_id in wanted:
+            if segment_id in found:
+                continue
+            segment = None if cached is None else cached.segments.get(segment_id)
+            if segment is None:
+                missing.append(segment_id)
+            else:
+                found[segment_id] = segment
+        if missing:
+            for row in await self.storage.load_segments(thread.key, missing):
+                segment = found[row.segment_id] = open_segment(thread, row, cipher)
+                if cached is not None:
+                    cached.remember_segment(segment)
+        return found
+
+    def chain(self, chains: Chains, namespace: str, cipher: Cipher | None) -> Chain:
+        """The loaded rows as a chain."""
+        return Chain.of(
+            chains.thread, namespace, chains.rows, chains.segments, self.options.ignored_channels, cipher
+        )
+
+    def remember(self, chains: Chains, chain: Chain, targets: Iterable[bytes]) -> CachedThread:
+        """Puts what was read, and the states of the targets, into the cache; returns the thread's part of it."""
+        cached = self.cache.at_epoch(chains.thread.key, chains.epoch)
+        for segment in chain.segments.values():
+            cached.remember_segment(segment)
+        for target in targets:
+            key = chain.namespace, target
+            cached.remember_state(key, chain.state(target))
+            cached.remember_writes(key, chain.writes.get(target, ()))
+        cached.metadata_ids.update(document.metadata_id for document in chains.metadata)
+        return cached
+
+    def metadata(self, entry: ListEntry, cipher: Cipher | None) -> tuple[list[Any], bytes]:
+        """Both parts of a listed checkpoint's metadata."""
+        return self._volatile(entry.thread, entry.row, cipher), self._shared(entry.thread, entry.metadata, cipher)
+
+    async def _load_targets(self, chains: Chains, namespace: str, cipher: Cipher | None) -> list[Loaded]:
+        chain = self.chain(chains, namespace, cipher)
+        states = {target: chain.state(target) for target in chains.targets}
+        cached = self.remember(chains, chain, chains.targets)
+        pending = {target: effective(chain.writes.get(target, ())) for target in chains.targets}
+        wanted: set[int] = set()
+        for state in states.values():
+            for value in state.values.values():
+                wanted |= value.pieces.segment_ids()
+        for writes in pending.values():
+            for stored in writes:
+                wanted |= stored.write.pieces.segment_ids()
+        segments = await self.open(chains.thread, wanted, chain.segments, cipher, cached)
+        self.cache.trim()
+        documents = {document.metadata_id: document for document in chains.metadata}
+        loaded = []
+        for target in chains.targets:
+            row = chain.rows[target]
+            where = describe(chains.thread, namespace, target)
+            if row.metadata_id not in documents:
+                raise BrokenChainError(f"{where}: its metadata is missing", hint=MISSING_HINT)
+            loaded.append(
+                Loaded(
+                    chains.thread,
+                    namespace,
+                    target,
+                    None if row.orphaned else row.parent_id,
+                    states[target],
+                    chain.payload(target).volatile,
+                    self._shared(chains.thread, documents[row.metadata_id], cipher),
+                    pending[target],
+                    ItemReader(where, segments),
+                )
+            )
+        return loaded
+
+    async def _histories_behind_values(
+        self, thread: ThreadRef, chain: Chain, target: bytes, cipher: Cipher | None
+    ) -> dict[str, History]:
+        """Histories of channels that have a value at the target: LangGraph's contract leaves that value out."""
+        row = chain.rows[target]
+        if row.parent_id is None:
+            return {}
+        if row.depth > 0:
+            parent, writes = chain.state(row.parent_id), chain.writes.get(row.parent_id, ())
+        else:
+            found = await self.find(thread, row.namespace, row.parent_id, cipher)
+            if found is None:
+                return {}
+            parent, writes = found.state, found.writes
+        return grow_histories(parent, {}, by_channel(effective(writes), self.options.ignored_channels))
+
+    async def _history_reader(
+        self, chain: Chain, target: bytes, histories: Mapping[str, History], cipher: Cipher | None
+    ) -> ItemReader:
+        """Opens everything that histories need. Writes that repeat stored items may need one more statement."""
+        wanted: set[int] = set()
+        for history in histories.values():
+            wanted |= {segment_of(place) for place in history.writes.places if isinstance(place, int)}
+            if history.seed is not None:
+                wanted |= history.seed.pieces.segment_ids()
+        cached = self.cache.get(chain.thread.key)
+        segments = await self.open(chain.thread, wanted, chain.segments, cipher, cached)
+        reader = ItemReader(describe(chain.thread, chain.namespace, target), segments)
+        repeated: set[int] = set()
+        for history in histories.values():
+            for stored in reader.writes(history.writes):
+                repeated |= stored.write.pieces.segment_ids()
+        if not repeated <= segments.keys():
+            segments = await self.open(chain.thread, repeated, segments, cipher, cached)
+        self.cache.trim()
+        return replace(reader, segments=segments)
+
+    def _volatile(self, thread: ThreadRef, row: CheckpointRow, cipher: Cipher | None) -> list[Any]:
+        try:
+            return unpack_volatile(unseal(row.payload, associated=checkpoint_binding(row), cipher=cipher))
+        except StoredDataError as error:
+            where = describe(thread, row.namespace, row.checkpoint_id)
+            raise type(error)(f"{where} cannot be read: {error.message}", detail=error.detail) from error
+
+    def _shared(self, thread: ThreadRef, document: MetadataRow, cipher: Cipher | None) -> bytes:
+        try:
+            return unseal(document.payload, associated=metadata_binding(document.metadata_id), cipher=cipher)
+        except StoredDataError as error:
+            where = f"metadata {document.metadata_id} of thread {thread.thread_id!r}"
+            raise type(error)(f"{where} cannot be read: {error.message}", detail=error.detail) from error
+
+
+def _runs(entries: Sequence[ListEntry]) -> Iterator[tuple[ThreadRef, str, list[bytes]]]:
+    """Neighbouring entries of the same thread and namespace, together."""
+    for (thread, namespace), group in groupby(entries, key=lambda entry: (entry.thread, entry.row.namespace)):
+        yield thread, namespace, [entry.row.checkpoint_id for entry in group]

@@ -1,0 +1,238 @@
+"""The writing half of the engine: save a checkpoint, save writes.
+
+A save takes one statement. It builds on the parent's state, which is in the cache when this process loaded or saved
+the parent, else it is loaded first. The statement is refused when the thread's epoch moved on (something was removed)
+or when the parent has other writes than were thought: then the cache is wrong, the parent is loaded again and the save
+is drafted anew. A parent that is gone makes the save an anchor from what the caller gave.
+
+Writes of a super-step and the checkpoint that consumes them often arrive together. A save first waits for writes to
+its parent that are under way in this process, so that it can refer to their items instead of storing them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltastore.cache import Cache, CachedThread
+from deltastore.core.chain import describe
+from deltastore.core.draft import (
+    EMPTY,
+    Draft,
+    Items,
+    Put,
+    PutWrites,
+    draft,
+    draft_writes,
+    foreign_channels,
+    seal_checkpoint,
+    seal_metadata,
+    seal_writes,
+    settle_writes,
+)
+from deltastore.core.frame import Cipher
+from deltastore.core.header import same
+from deltastore.core.model import MetadataRow, Refusal, Save, Saved, SaveWrites, ThreadRef
+from deltastore.core.state import State, Value
+from deltastore.core.writes import OpenSegment
+from deltastore.errors import BrokenChainError, DatabaseUnavailableError
+from deltastore.options import EngineOptions
+from deltastore.reading import MISSING_HINT, Found, Reader
+from deltastore.storage import Storage
+
+ATTEMPTS = 8
+FOREIGN_PAGE = 200
+
+WriteKey = tuple[bytes, str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a save is drafted from: the parent, its writes, and the cache as it was when both were read."""
+
+    parent: State | None
+    writes: Sequence[OpenSegment]
+    foreign: Mapping[str, Value | None]
+    cached: CachedThread | None
+
+    def known(self, mark: bytes) -> int | None:
+        """Where the item with this digest is stored, if that is known."""
+        return None if self.cached is None else self.cached.place(mark)
+
+    def marks(self, value: Value) -> list[Any]:
+        """The marks of a stored value's pieces. Raises `BrokenChainError` if an item could not be found."""
+        digests = [None if self.cached is None else self.cached.mark(place) for place in value.pieces.places]
+        if None in digests:
+            raise BrokenChainError("stored items are missing", hint=MISSING_HINT)
+        return digests if value.pieces.keys is None else list(zip(value.pieces.keys, digests, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Saves checkpoints and writes to a storage."""
+
+    storage: Storage
+    cache: Cache
+    options: EngineOptions
+    reader: Reader
+    under_way: dict[WriteKey, set[asyncio.Future[None]]] = field(default_factory=dict)
+
+    async def save(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> Refusal | None:
+        """Stores a checkpoint. Returns `Refusal.EXISTS` if its id is stored already, None once it is stored.
+
+        Raises:
+            DatabaseError: Nothing was stored, or (unavailable) it is not known whether it was.
+            StoredDataError: The parent cannot be rebuilt.
+        """
+        if put.parent_id is not None:
+            await self._settle((thread.key, put.namespace, put.parent_id))
+        metadata = seal_metadata(put, cipher)
+        for _ in range(ATTEMPTS):
+            outcome = await self._attempt(thread, put, metadata, cipher)
+            if outcome is not Refusal.STALE:
+                return outcome
+            self.cache.forget(thread.key)
+        raise _always_changed(thread, put.namespace, put.checkpoint_id)
+
+    async def save_writes(self, thread: ThreadRef, put: PutWrites, cipher: Cipher | None) -> None:
+        """Stores the writes of one call. The checkpoint need not be there yet. Raises as `save`."""
+        key = thread.key, put.namespace, put.checkpoint_id
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = self.under_way.setdefault(key, set())
+        waiting.add(done)
+        try:
+            await self._save_writes(thread, put, cipher)
+        finally:
+            done.set_result(None)
+            waiting.discard(done)
+            if not waiting and self.under_way.get(key) is waiting:
+                del self.under_way[key]
+
+    async def basis(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> Basis:
+        """Finds or loads what the save is drafted from.
+
+        All of it belongs to one epoch: that of the cache it came with, which the save then names.
+        """
+        found = await self._parent(thread, put, cipher)
+        if found is None:
+            foreign = await self._foreign_values(thread, put, EMPTY, cipher)
+            return Basis(None, (), foreign, self.cache.get(thread.key))
+        await self._learn_bases(thread, put, found, cipher)
+        foreign = await self._foreign_values(thread, put, found.state, cipher)
+        return Basis(found.state, found.writes, foreign, found.cached)
+
+    def draft(self, put: Put, basis: Basis, *, always_anchor: bool = False) -> Draft:
+        """Drafts the save from its basis; an anchor whenever the policy, or the caller, wants one."""
+        return draft(
+            put,
+            basis.parent,
+            basis.writes,
+            basis.marks,
+            Items(basis.known, self.options.inline_bytes),
+            foreign=basis.foreign,
+            snapshot_frequency=1 if always_anchor else self.options.snapshot_frequency,
+            ignored=self.options.ignored_channels,
+        )
+
+    async def _attempt(
+        self, thread: ThreadRef, put: Put, metadata: MetadataRow, cipher: Cipher | None
+    ) -> Refusal | None:
+        basis = await self.basis(thread, put, cipher)
+        drafted = self.draft(put, basis)
+        row, segments = seal_checkpoint(put, drafted, metadata.metadata_id, cipher)
+        epoch = basis.cached.epoch if basis.cached is not None and drafted.references else None
+        known = epoch is not None and basis.cached is not None and metadata.metadata_id in basis.cached.metadata_ids
+        writes = None if basis.parent is None else len(basis.writes)
+        outcome = await self.storage.save(Save(thread, row, segments, None if known else metadata, epoch, writes))
+        if isinstance(outcome, Refusal):
+            return outcome
+        self._remember(thread, put, drafted, outcome, metadata.metadata_id)
+        return None
+
+    def _remember(self, thread: ThreadRef, put: Put, drafted: Draft, saved: Saved, metadata_id: int) -> None:
+        cached = self.cache.at_epoch(thread.key, saved.epoch)
+        if drafted.items:
+            cached.remember_segment(OpenSegment(saved.segment_ids[0], drafted.items))
+        cached.remember_state((put.namespace, put.checkpoint_id), drafted.settled(saved.segment_ids))
+        cached.metadata_ids.add(metadata_id)
+        self.cache.trim()
+
+    async def _parent(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> Found | None:
+        """The parent, from the cache or loaded; None if there is none to build on."""
+        if put.parent_id is None:
+            return None
+        key = put.namespace, put.parent_id
+        cached = self.cache.get(thread.key)
+        if cached is not None and key in cached.states:
+            return Found(cached.states[key], cached.writes.get(key, ()), cached)
+        return await self.reader.find(thread, put.namespace, put.parent_id, cipher)
+
+    async def _learn_bases(self, thread: ThreadRef, put: Put, found: Found, cipher: Cipher | None) -> None:
+        """Makes sure that the digests of everything that the put is compared with are known."""
+        wanted: set[int] = set()
+        for channel in put.values:
+            history = found.state.histories.get(channel)
+            value = found.state.values.get(channel) or (history and history.seed)
+            if value is not None:
+                wanted |= value.pieces.segment_ids()
+        missing = [segment_id for segment_id in wanted if not found.cached.knows(segment_id)]
+        if missing:
+            await self.reader.open(thread, missing, {}, cipher, found.cached)
+
+    async def _foreign_values(
+        self, thread: ThreadRef, put: Put, parent: State, cipher: Cipher | None
+    ) -> dict[str, Value | None]:
+        """Values of channels whose versions come from elsewhere in the namespace (`foreign_channels`)."""
+        wanted = foreign_channels(put, parent)
+        found: dict[str, Value | None] = dict.fromkeys(wanted)
+        if not wanted:
+            return found
+        async for state in self.reader.states(thread, put.namespace, cipher, FOREIGN_PAGE):
+            for channel, version in list(wanted.items()):
+                if channel in state.values and same(state.header.versions.get(channel), version):
+                    found[channel] = state.values[channel]
+                    del wanted[channel]
+            if not wanted:
+                break
+        return found
+
+    async def _save_writes(self, thread: ThreadRef, put: PutWrites, cipher: Cipher | None) -> None:
+        for _ in range(ATTEMPTS):
+            cached = self.cache.get(thread.key)
+            known: Callable[[bytes], int | None] = _nothing if cached is None else cached.place
+            items = Items(known, 0)
+            writes = draft_writes(put, items)
+            segment = seal_writes(put, writes, items, cipher)
+            epoch = cached.epoch if cached is not None and segment.references else None
+            outcome = await self.storage.save_writes(
+                SaveWrites(thread, put.namespace, put.checkpoint_id, segment, epoch)
+            )
+            if isinstance(outcome, Saved):
+                stored = settle_writes(outcome.segment_ids[0], writes, items.own)
+                remembered = self.cache.at_epoch(thread.key, outcome.epoch)
+                remembered.remember_segment(stored)
+                remembered.add_writes((put.namespace, put.checkpoint_id), stored)
+                self.cache.trim()
+                return
+            self.cache.forget(thread.key)
+        raise _always_changed(thread, put.namespace, put.checkpoint_id)
+
+    async def _settle(self, key: WriteKey) -> None:
+        """Waits until the writes to a checkpoint that are under way have ended, well or not."""
+        waiting = self.under_way.get(key)
+        if waiting:
+            await asyncio.wait(list(waiting))
+
+
+def _nothing(_: bytes) -> None:
+    """Nothing is known of the thread."""
+
+
+def _always_changed(thread: ThreadRef, namespace: str, checkpoint_id: bytes) -> DatabaseUnavailableError:
+    return DatabaseUnavailableError(
+        f"{describe(thread, namespace, checkpoint_id)} could not be saved: "
+        f"the thread was changed by others during each of {ATTEMPTS} attempts",
+        hint="retry; if this repeats, look for a job that prunes or deletes in this thread all the time",
+    )
