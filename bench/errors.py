@@ -1,0 +1,27 @@
+"""What a benchmark says when it cannot go on: one line and an exit code."""
+
+from __future__ import annotations
+
+
+class BenchError(Exception):
+    """A benchmark cannot start or go on; the text says what was found, what was expected and what to do."""
+
+    exit_code = 1
+
+
+class UsageProblem(BenchError):
+    """An option, a target, a workload or a trace file is wrong."""
+
+    exit_code = 2
+
+
+class TargetProblem(BenchError):
+    """A target or its server failed."""
+
+    exit_code = 3
+
+
+class NotVerified(BenchError):
+    """A target gave back other data than it was given. Its figures are not reported."""
+
+    exit_code = 4

@@ -1,0 +1,232 @@
+"""Runs workloads on targets. It knows neither: cells do the work, and this decides who works when.
+
+All targets play a few turns in rotation (a chunk), so that a machine that gets slower or faster meanwhile does so for all of
+them, and only one of them works at any moment. Every target has a process and a database of its own. The order of one repeat:
+
+    open all - chunks of turns in rotation (half way: loads of the head) - verify - loads, history, traffic - sweep - close
+
+The first Ctrl-C cuts all targets at the same turn; what was played is verified and reported. The second one drops the workload.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from bench import machine
+from bench.cell import CellSpec
+from bench.errors import TargetProblem
+from bench.limits import measure_limits
+from bench.options import CONVERSATIONS_MIN, RunOptions
+from bench.record import Record, WorkloadResult
+from bench.running import HEAD, MIDDLE, MIDDLE_AS_HEAD, RunningCell, cell_result
+from bench.server import Server, open_server
+from bench.targets import Place, TargetSpec
+from bench.verify import sampled_turns
+from bench.workloads import make_workload
+from bench.workloads.base import GraphKind
+
+DATABASE_PREFIX = "deltastore_bench"
+
+
+class Progress(Protocol):
+    """Where the runner says how far it is."""
+
+    def say(self, text: str) -> None:
+        """What is being done."""
+
+    def advance(self, turns: int) -> None:
+        """Some turns, or work that counts as much, are done."""
+
+
+class Interrupt:
+    """The first Ctrl-C sets `requested`; the second raises KeyboardInterrupt."""
+
+    requested = False
+
+    @contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handles Ctrl-C within."""
+        before = signal.signal(signal.SIGINT, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _handle(self, *_: object) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+
+
+def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None]) -> Record:
+    """Runs everything.
+
+    Args:
+        keep: Called with the record so far, at the start and after each workload.
+
+    Raises:
+        BenchError: The run cannot start. Problems of single targets stand in the record instead.
+    """
+    started, started_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
+    interrupt, results = Interrupt(), list[WorkloadResult]()
+    for name in options.workloads:
+        make_workload(name, seed=options.seed, trace=options.trace)
+
+    def record(settings: dict[str, str]) -> Record:
+        return Record(
+            started_at=started_at,
+            seconds=round(time.monotonic() - started, 1),
+            interrupted=interrupt.requested,
+            options=options.as_json(),
+            machine=machine.machine(),
+            versions=machine.versions(),
+            server=settings,
+            commit=machine.commit(),
+            workloads=results,
+        )
+
+    keep(record({}))
+    with ExitStack() as stack:
+        server = _server_for(options, stack)
+        settings = server.settings() if server else {}
+        with interrupt.handled(), suppress(KeyboardInterrupt):
+            for name in options.workloads:
+                results.append(_WorkloadRun(options, name, server, progress=progress, interrupt=interrupt).run())
+                keep(record(settings))
+                if interrupt.requested:
+                    break
+    return record(settings)
+
+
+def _server_for(options: RunOptions, stack: ExitStack) -> Server | None:
+    if any(spec.needs_server for spec in options.targets):
+        return stack.enter_context(open_server(options.dsn))
+    return None
+
+
+class _WorkloadRun:
+    """All repeats of one workload."""
+
+    def __init__(
+        self, options: RunOptions, workload: str, server: Server | None, *, progress: Progress, interrupt: Interrupt
+    ) -> None:
+        self._options = options
+        self._workload = workload
+        self._server = server
+        self._progress = progress
+        self._interrupt = interrupt
+        self._turns = options.turns
+
+    def run(self) -> WorkloadResult:
+        """Plays, verifies and measures."""
+        keys = [(spec, kind) for spec in self._options.targets for kind in self._options.graphs]
+        repeats = [self._repeat(0, keys)]
+        for number in range(1, self._options.repeats):
+            repeat = self._repeat(number, keys)
+            if self._interrupt.requested:  # not all of it was played: what counts are the repeats before
+                self._turns = self._options.turns
+                break
+            repeats.append(repeat)
+        workload = make_workload(self._workload, seed=self._options.seed, trace=self._options.trace)
+        with ExitStack() as stack:
+            dsn = self._database("limits", stack) if self._server else None
+            limits = measure_limits(workload, self._turns, dsn)
+        cells = [cell_result(list(cell)) for cell in zip(*repeats, strict=True)]
+        checkpoints = max(sum(chunk.checkpoints for chunk in cell.chunks) for cell in repeats[0])
+        return WorkloadResult(self._workload, workload.summary, self._turns, checkpoints, limits, cells)
+
+    def _repeat(self, number: int, keys: list[tuple[TargetSpec, GraphKind]]) -> list[RunningCell]:
+        with ExitStack() as stack:
+            cells: list[RunningCell] = []
+            for spec, kind in keys:
+                self._progress.say(f"{self._workload}: opening {spec.name} {kind}")
+                cell = RunningCell(self._cell_spec(spec, kind, stack), self._server if spec.needs_server else None)
+                stack.callback(cell.kill)
+                cells.append(cell)
+            self._play(cells, number)
+            for cell in cells:
+                self._progress.say(f"{self._workload}: verifying {cell.name}")
+                cell.verify(sampled_turns(self._turns))
+            if not self._interrupt.requested:
+                self._measure(cells)
+                self._sweep(cells)
+            for cell in cells:
+                cell.close()
+            return cells
+
+    def _play(self, cells: list[RunningCell], number: int) -> None:
+        options, middle = self._options, self._options.turns // 2
+        watched = sampled_turns(options.turns)
+        cuts = sorted({*range(0, options.turns, options.chunk_turns), middle, options.turns})
+        for index, (first, end) in enumerate(itertools.pairwise(cuts)):
+            for cell in _rotated(cells, index + number):
+                self._progress.say(f"{self._workload}: {cell.name}, turn {end} of {options.turns}")
+                cell.play(first, end - 1, watched)
+                if end == middle:
+                    cell.load(MIDDLE_AS_HEAD, None, options.load_times)
+                self._progress.advance(end - first)
+            if self._interrupt.requested:
+                self._turns = end
+                return
+
+    def _measure(self, cells: list[RunningCell]) -> None:
+        for cell in cells:
+            self._progress.say(f"{self._workload}: loads of {cell.name}")
+            cell.load(HEAD, None, self._options.load_times)
+            cell.load(MIDDLE, self._turns // 2 - 1, self._options.load_times)
+            cell.read_history(self._options.history_checkpoints)
+            cell.count_turn()
+
+    def _sweep(self, cells: list[RunningCell]) -> None:
+        turns = self._options.sweep_turns
+        for index, threads in enumerate(self._options.concurrency):
+            for cell in _rotated(cells, index):
+                self._progress.say(f"{self._workload}: {threads} threads of work on {cell.name}")
+                cell.sweep(threads, turns)
+                self._progress.advance(max(threads, CONVERSATIONS_MIN) * turns)
+                if self._interrupt.requested:
+                    return
+
+    def _cell_spec(self, spec: TargetSpec, kind: GraphKind, stack: ExitStack) -> CellSpec:
+        options = self._options
+        return CellSpec(
+            workload=self._workload,
+            seed=options.seed,
+            trace=options.trace,
+            target=spec,
+            kind=kind,
+            snapshot_frequency=options.snapshot_frequency,
+            durability=options.durability,
+            place=self._place(spec, f"{spec.name}_{kind}", stack),
+            side_place=self._place(spec, f"{spec.name}_{kind}_side", stack),
+        )
+
+    def _place(self, spec: TargetSpec, name: str, stack: ExitStack) -> Place:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deltastore-bench-")))
+        return Place(self._database(name, stack) if spec.needs_server else "", folder)
+
+    def _database(self, name: str, stack: ExitStack) -> str:
+        assert self._server is not None
+        database = f"{DATABASE_PREFIX}_{name}"
+        dsn = self._server.create_database(database)
+        stack.callback(self._drop, database)
+        return dsn
+
+    def _drop(self, database: str) -> None:
+        assert self._server is not None
+        with suppress(TargetProblem):
+            self._server.drop_database(database)
+
+
+def _rotated(cells: list[RunningCell], start: int) -> list[RunningCell]:
+    """The cells, beginning with another one each time."""
+    start %= len(cells)
+    return cells[start:] + cells[:start]

@@ -1,0 +1,131 @@
+"""`replay`: recorded conversations in OpenAI message form, joined to one of the length asked for.
+
+A trace file is JSONL (or JSONL in gzip), one conversation a line: `{"messages": [{"role": ..., "content": ...}, ...]}`. A
+turn is a user message and everything up to the next one. Recordings carry no ids, usage or response metadata; these are
+added as the provider's integration would have, from the seed. A system message is kept where it differs from the last one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, convert_to_messages
+from langgraph.graph import StateGraph
+
+from bench.errors import UsageProblem
+from bench.messages import Envelopes
+from bench.workloads.base import Conversation, Cues, GraphKind, TurnScript, Workload
+from bench.workloads.conversations import fold_messages, message_cues, message_graph
+
+Turn = tuple[BaseMessage, ...]
+
+
+def read_trace(path: Path) -> list[Turn]:
+    """Reads a trace file into turns.
+
+    Raises:
+        UsageProblem: The file cannot be read, or a line is not a conversation; the text names file and line.
+    """
+    turns: list[Turn] = []
+    system = ""
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        messages = _conversation(line, f"{path}, line {number}")
+        if isinstance(messages[0], SystemMessage):
+            if messages[0].text == system:
+                messages = messages[1:]
+            else:
+                system = messages[0].text
+        turns += _turns(messages)
+    if not turns:
+        raise UsageProblem(f"trace {path} has no turn: expected one conversation with a user message a line")
+    return turns
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open("rb") as file:
+            is_gzip = file.read(2) == b"\x1f\x8b"
+        opened = gzip.open(path, "rt", encoding="utf-8") if is_gzip else path.open(encoding="utf-8")
+        with opened as lines:
+            yield from lines
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UsageProblem(f"trace {path} cannot be read: {error}") from error
+
+
+def _conversation(line: str, where: str) -> list[BaseMessage]:
+    expected = 'expected {"messages": [OpenAI chat messages]}'
+    try:
+        raw = json.loads(line)["messages"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageProblem(f"{where}: not a conversation ({type(error).__name__}: {error}); {expected}") from error
+    if not isinstance(raw, list) or not raw:
+        raise UsageProblem(f"{where}: no messages; {expected}")
+    try:
+        messages = convert_to_messages([{**message, "content": message.get("content") or ""} for message in raw])
+    except Exception as error:
+        text = str(error).split("\n")[0]
+        raise UsageProblem(f"{where}: not an OpenAI chat message ({text}); {expected}") from error
+    return list(messages)
+
+
+def _turns(messages: list[BaseMessage]) -> Iterator[Turn]:
+    """Cuts a conversation before each user message; what got no answer is left out."""
+    turn: list[BaseMessage] = []
+    for message in messages:
+        if isinstance(message, HumanMessage) and turn and not isinstance(turn[-1], SystemMessage):
+            if not isinstance(turn[-1], HumanMessage):
+                yield tuple(turn)
+            turn = []
+        turn.append(message)
+    if any(isinstance(message, HumanMessage) for message in turn) and not isinstance(turn[-1], HumanMessage):
+        yield tuple(turn)
+
+
+class ReplayConversation(Conversation):
+    """The recorded turns, from an own starting point per thread, again from the first when they are used up."""
+
+    folds = {"messages": fold_messages}
+
+    def __init__(self, cues: Cues, seed: int, number: int, *, turns: list[Turn]) -> None:
+        super().__init__(cues, seed, number)
+        self._turns = turns
+
+    def script(self, turn: int) -> TurnScript:
+        envelopes = Envelopes(self.rng(turn))
+        recorded = self._turns[(turn + self.number * 7) % len(self._turns)]
+        messages: list[BaseMessage] = []
+        characters = 0
+        for message in recorded:
+            characters += len(message.text)
+            messages.append(_with_envelope(message, envelopes, prompt_characters=characters))
+        start = next(position for position, message in enumerate(messages) if isinstance(message, HumanMessage))
+        return TurnScript({"messages": messages[: start + 1]}, message_cues(messages[start:]))
+
+
+def _with_envelope(message: BaseMessage, envelopes: Envelopes, *, prompt_characters: int) -> BaseMessage:
+    if isinstance(message, AIMessage):
+        return envelopes.ai(message.text, prompt_characters=prompt_characters, tool_calls=message.tool_calls)
+    return message.model_copy(update={"id": envelopes.new_uuid()})
+
+
+class ReplayWorkload(Workload):
+    """Conversations that happened."""
+
+    name = "replay"
+    summary = "recorded conversations, joined to the length asked for"
+
+    def __init__(self, seed: int, trace: Path) -> None:
+        super().__init__(seed)
+        self._turns = read_trace(trace)
+
+    def graph(self, kind: GraphKind, snapshot_frequency: int) -> StateGraph[Any, Any, Any, Any]:
+        return message_graph(self.cues, kind, snapshot_frequency)
+
+    def conversation(self, number: int) -> Conversation:
+        return ReplayConversation(self.cues, self.seed, number, turns=self._turns)
