@@ -68,7 +68,8 @@ class Storage(Protocol):
         """Rows to rebuild the given checkpoints, or with None the head (largest visible id) of the namespace.
 
         Returns None if the thread does not exist. `segments=False` leaves out all segments but pages.
-        A target that does not exist or is hidden is left out of `Chains.targets`.
+        A target that does not exist or is hidden is left out of `Chains.targets`; the chain of a hidden one is among
+        the rows all the same, for a save that builds on it.
         """
 
     async def load_segments(self, thread_key: bytes, segment_ids: Sequence[int]) -> list[SegmentRow]:
