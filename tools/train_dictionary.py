@@ -25,27 +25,20 @@ from dictionary.random_text import RandomText
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 DICTIONARY_ID = 1
-DICTIONARY_BYTES = 48 * 1024
+DICTIONARY_BYTES = 64 * 1024
 SEED = 1
 SAMPLE_COUNT = 6000
-SEGMENT_BYTES = 512
-"""How long the stretches are that training copies from samples: long enough for most of an envelope."""
+SEGMENT_BYTES = 1200
+"""How long the stretches are that training copies from samples: long enough for a whole envelope."""
 
 
 def samples() -> Sequence[bytes]:
-    """Seven in ten are messages, alone or in twos; the others are other values and structure."""
+    """Payloads of all kinds, mixed by how many bytes each kind has in a database of conversations."""
     text = RandomText(SEED)
     serializer = JsonPlusSerializer()
-    made = []
-    for number in range(SAMPLE_COUNT):
-        kind = number % 10
-        if kind < 7:
-            made.append(structures.segment(text, serializer, text.pick(1, 1, 1, 2)))
-        elif kind == 7:
-            made.append(structures.value(text, serializer))
-        else:
-            made.append(text.pick(structures.header, structures.writes, structures.metadata)(text))
-    return made
+    kinds = [structures.writes] * 12 + [structures.values] * 4 + [structures.delta] * 2
+    kinds += [structures.anchor, structures.metadata]
+    return [text.pick(*kinds)(text, serializer) for _ in range(SAMPLE_COUNT)]
 
 
 def train(made: Sequence[bytes]) -> bytes:

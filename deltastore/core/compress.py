@@ -39,7 +39,7 @@ from deltastore.errors import CorruptPayloadError
 PLAIN_BYTES_MAX: Final = 2**30 - 1
 """Longest plain payload: as much as PostgreSQL takes in one field if nothing can be compressed."""
 
-_DICTIONARY_SHA256: Final = {1: "31311b65330665b1abc0c812841ae6c36a47866218589f7e1b2619d9416edffb"}
+_DICTIONARY_SHA256: Final = {1: "d493059eab1a243cd48b67b12eb017526c4ca671de54839abbc334747d10bc70"}
 _WINDOW_BYTES_MAX: Final = 2**23
 _TRUSTED_BYTES: Final = 2**20
 _TRUSTED_RATIO: Final = 256

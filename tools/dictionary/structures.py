@@ -1,8 +1,7 @@
-"""What is stored beside messages: other values of channels, writes, headers of checkpoints, metadata."""
+"""Payloads as deltastore stores them (`deltastore/core/payload.py`), with random content."""
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -79,11 +78,11 @@ _CHANNELS = (
 )
 
 
-def value(text: RandomText, serializer: JsonPlusSerializer) -> bytes:
+def _value(text: RandomText, serializer: JsonPlusSerializer) -> bytes:
     """A value of a channel that is no message."""
     built = text.pick(
         Document(text.prose(4), id=text.uuid(), metadata={"source": "https://www.example.com/docs/", **text.record()}),
-        Send(text.pick(*_NODES), {"messages": [human(text)], "query": text.prose(1)}),
+        Send(_node(text), {"messages": [human(text)], "query": text.prose(1)}),
         Send(
             "tools",
             {
@@ -135,38 +134,60 @@ def value(text: RandomText, serializer: JsonPlusSerializer) -> bytes:
         text.prose(),
         text.code(),
     )
-    return serializer.dumps_typed(built)[1]
+    return _item(serializer, built)
 
 
-def header(text: RandomText) -> bytes:
-    """The versions of a checkpoint's channels and what nodes have seen."""
-    nodes = text.random.sample(_NODES, text.number(1, 5))
-    channels = [
-        "__start__",
-        "messages",
-        *text.random.sample(_CHANNELS, text.number(0, 5)),
-        *(f"branch:to:{node}" for node in nodes),
+def _node(text: RandomText) -> str:
+    return str(text.pick("agent", "tools", "model", text.pick(*_NODES)))
+
+
+def _version(text: RandomText, step: int) -> int:
+    """Versions are growing integers with random low bits."""
+    return step << 32 | text.number(0, 2**32 - 1)
+
+
+def anchor(text: RandomText, serializer: JsonPlusSerializer) -> bytes:
+    """A checkpoint in full: the versions of its channels, what nodes have seen, and the input that began it."""
+    nodes = [_node(text) for _ in range(text.number(1, 4))]
+    others = text.random.sample(_CHANNELS, text.number(0, 4))
+    channels = ["__start__", "messages", *others, *(f"branch:to:{node}" for node in nodes)]
+    step = text.number(1, 200)
+    versions = {channel: _version(text, step) for channel in channels}
+    seen: dict[str, Any] = {"__input__": {}, "__start__": {"__start__": _version(text, 1)}}
+    seen |= {node: {f"branch:to:{node}": _version(text, step)} for node in nodes}
+    whole_header = [text.time(), versions, seen, ["__start__"], {"v": b"\x00\x04"}]
+    runs = [
+        [1, 1, [[step], [2] * step, [0] * step]],
+        [0, 2, [[[None], [_item(serializer, human(text))], ["messages"]]]],
     ]
-    version = text.number(1, 200)
-    versions = {
-        channel: text.pick(version, version + 1, f"{version:032}.0.{text.random.random():.16f}") for channel in channels
-    }
-    seen = {"__input__": {}, "__start__": {"__start__": 1}, **{node: {f"branch:to:{node}": version} for node in nodes}}
-    return ormsgpack.packb([text.time(), versions, seen, text.random.sample(channels, 2), {"v": b"\x00\x04"}])
+    return ormsgpack.packb([1, [1, step], True, whole_header, runs, []])
 
 
-def writes(text: RandomText) -> bytes:
-    """The writes of a task: its id, its path, channels and items."""
-    node = text.pick(*_NODES)
-    channel = text.pick(*_CHANNELS, f"branch:to:{text.pick(*_NODES)}")
-    path = text.pick(f"~__pregel_pull, {node}", f"~__pregel_push, {text.number(0, 9):010}, {text.number(0, 9):010}", "")
-    return ormsgpack.packb(
-        [text.random.randbytes(16), path, [[0, channel, 1], [1, f"branch:to:{node}", 2]], [b"\x00\xc0"]]
+def delta(text: RandomText, serializer: JsonPlusSerializer) -> bytes:
+    """The checkpoint of an input: what it changed, with the input itself."""
+    step = text.number(1, 900)
+    changed = [text.number(100, 9000), [[_version(text, step), [0]]], [0]]
+    content = [[None], [_item(serializer, human(text))], ["messages"]]
+    return ormsgpack.packb([0, [0, step], [], changed, [], [[0, 2, 0, content]]])
+
+
+def writes(text: RandomText, serializer: JsonPlusSerializer) -> bytes:
+    """The writes of a task: its id, its path, channels, and the items that it wrote."""
+    channel = text.pick("messages", "messages", "messages", *_CHANNELS)
+    branch = [1, f"branch:to:{_node(text)}", 0, [None], [b"\x01"]]
+    if channel == "messages":
+        items = [_item(serializer, message(text)) for _ in range(text.pick(1, 1, 1, 1, 2))]
+    else:
+        items = [_value(text, serializer)]
+    written = [[0, channel, int(channel == "messages"), [False] * len(items), list(range(len(items)))]]
+    path = text.pick(
+        f"~__pregel_pull, {_node(text)}", f"~__pregel_push, {text.number(0, 9):010}, {text.number(0, 9):010}"
     )
+    return ormsgpack.packb([text.random.randbytes(16), path, [*written, branch][: text.pick(1, 2)], items])
 
 
-def metadata(text: RandomText) -> bytes:
-    """Metadata of a checkpoint, as MessagePack or JSON."""
+def metadata(text: RandomText, serializer: JsonPlusSerializer) -> bytes:
+    """Metadata of checkpoints."""
     built: dict[str, Any] = {
         "source": text.pick("input", "loop", "update", "fork"),
         "step": text.number(-1, 500),
@@ -192,11 +213,14 @@ def metadata(text: RandomText) -> bytes:
         "checkpoint_ns": f"{text.pick(*_NODES)}:{text.uuid()}",
     }
     kept = {key: built[key] for key in text.random.sample(sorted(built), text.number(2, 10))}
-    packed: bytes = text.pick(ormsgpack.packb(kept), json.dumps(kept).encode())
-    return packed
+    return _item(serializer, kept)
 
 
-def segment(text: RandomText, serializer: JsonPlusSerializer, count: int) -> bytes:
-    """Items that a super-step brought, together."""
-    items = [b"\x00" + serializer.dumps_typed(message(text))[1] for _ in range(count)]
-    return ormsgpack.packb(items)
+def values(text: RandomText, serializer: JsonPlusSerializer) -> bytes:
+    """Items that a super-step brought and no task wrote."""
+    items = [_item(serializer, message(text)) for _ in range(text.pick(1, 1, 2, 3))]
+    return ormsgpack.packb(text.pick(items, [_value(text, serializer)]))
+
+
+def _item(serializer: JsonPlusSerializer, encoded: Any) -> bytes:
+    return b"\x00" + serializer.dumps_typed(encoded)[1]
