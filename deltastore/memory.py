@@ -36,6 +36,7 @@ from deltastore.core.model import (
     ThreadRef,
     ThreadRows,
 )
+from deltastore.errors import BrokenChainError
 
 _Key = TypeVar("_Key")
 _Row = TypeVar("_Row")
@@ -134,8 +135,9 @@ class MemoryStorage:
                      and not thread.checkpoints[space, key].hidden), reverse=True
                 )[:1]  # fmt: skip
             wanted = (thread.checkpoints.get((namespace, key)) for key in dict.fromkeys(checkpoint_ids))
-            targets = [row for row in wanted if row is not None and not row.hidden]
-            rows = {row.key: row for target in targets for row in _chain(thread, target)}
+            found = [row for row in wanted if row is not None]
+            targets = [row for row in found if not row.hidden]
+            rows = {row.key: row for each in found for row in _chain(thread, each)}
             return Chains(
                 thread=thread.ref,
                 epoch=thread.epoch,
@@ -307,9 +309,11 @@ def _entries(thread: _Thread, query: ListQuery) -> Iterator[ListEntry]:
     if query.thread_key is not None and query.thread_key != thread.ref.key:
         return
     for row in thread.checkpoints.values():
-        metadata = thread.metadata.get(row.metadata_id)
-        if row.hidden or metadata is None:
+        if row.hidden:
             continue
+        metadata = thread.metadata.get(row.metadata_id)
+        if metadata is None:
+            raise BrokenChainError(f"metadata of a checkpoint of thread {thread.ref.thread_id!r} is missing")
         entry = ListEntry(thread.ref, row, metadata)
         if (
             query.namespace in (None, row.namespace)

@@ -99,18 +99,22 @@ SELECT
 -- Chains of some checkpoints, or ($3 NULL) of the head of the namespace, back to their anchors, with what they refer to.
 --
 -- Parts of the answer: 0 the thread, 1 checkpoints, 2 segments ($4: all, else pages only), 3 metadata of the targets.
-WITH RECURSIVE chain AS (
-    SELECT checkpoint_id, parent_id, depth
-    FROM {schema}.delta_checkpoints
-    WHERE thread_key = $1 AND namespace = $2 AND NOT hidden AND checkpoint_id = ANY (coalesce($3::bytea[], ARRAY(
+-- Arrays of ids and LATERAL with LIMIT leave the planner no choice but one descent of the index per row, also when it
+-- plans once for all parameters.
+WITH RECURSIVE wanted AS MATERIALIZED (
+    SELECT coalesce($3::bytea[], ARRAY(
         SELECT checkpoint_id FROM {schema}.delta_checkpoints
         WHERE thread_key = $1 AND namespace = $2 AND NOT hidden
         ORDER BY checkpoint_id DESC LIMIT 1
-    )))
+    )) AS ids
+), chain AS (
+    SELECT checkpoint_id, parent_id, depth, hidden, metadata_id
+    FROM {schema}.delta_checkpoints
+    WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = ANY ((SELECT ids FROM wanted)::bytea[])
     UNION
-    SELECT parent.checkpoint_id, parent.parent_id, parent.depth
+    SELECT parent.checkpoint_id, parent.parent_id, parent.depth, parent.hidden, parent.metadata_id
     FROM chain CROSS JOIN LATERAL (
-        SELECT checkpoint_id, parent_id, depth FROM {schema}.delta_checkpoints
+        SELECT checkpoint_id, parent_id, depth, hidden, metadata_id FROM {schema}.delta_checkpoints
         WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = chain.parent_id AND depth = chain.depth - 1
         LIMIT 1
     ) AS parent
@@ -143,7 +147,7 @@ UNION ALL
 SELECT 3, metadata_id, document::text, NULL, NULL, NULL, NULL, NULL, NULL, payload
 FROM {schema}.delta_metadata
 WHERE thread_key = $1 AND metadata_id = ANY (ARRAY(
-    SELECT metadata_id FROM checkpoints WHERE NOT hidden AND ($3::bytea[] IS NULL OR checkpoint_id = ANY ($3::bytea[]))
+    SELECT metadata_id FROM chain WHERE NOT hidden AND checkpoint_id = ANY ((SELECT ids FROM wanted)::bytea[])
 ));
 
 -- name: load_segments
@@ -154,73 +158,122 @@ WHERE thread_key = $1 AND segment_id = ANY ($2::bigint[]);
 
 -- name: list_checkpoint
 -- A listing that names thread, namespace and checkpoint: one entry at most.
-SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
-    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
-    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
-FROM {schema}.delta_checkpoints AS checkpoint
-JOIN {schema}.delta_threads AS thread USING (thread_key)
-JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
-WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = $2 AND checkpoint.checkpoint_id = $3
-    AND NOT checkpoint.hidden AND ($4::text IS NULL OR metadata.document @> $4::text::jsonb);
+--
+-- All listings: the inner part finds the page, the outer part adds what belongs to its few rows. A metadata document
+-- that is missing stays NULL, for an error instead of a shorter list.
+SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM (
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    FROM {schema}.delta_checkpoints AS checkpoint
+    WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = $3 AND NOT hidden AND ($4::text IS NULL OR EXISTS (
+        SELECT FROM {schema}.delta_metadata AS metadata
+        WHERE metadata.thread_key = $1 AND metadata.metadata_id = checkpoint.metadata_id
+            AND metadata.document @> $4::text::jsonb
+    ))
+    LIMIT 1
+) AS page
+JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
+LEFT JOIN LATERAL (
+    SELECT document, payload FROM {schema}.delta_metadata
+    WHERE thread_key = $1 AND metadata_id = page.metadata_id
+    LIMIT 1
+) AS metadata ON true;
 
 -- name: list_namespace
 -- The first page of a listing of one namespace of one thread.
-SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
-    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
-    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
-FROM {schema}.delta_checkpoints AS checkpoint
-JOIN {schema}.delta_threads AS thread USING (thread_key)
-JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
-WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = $2
-    AND NOT checkpoint.hidden AND ($3::text IS NULL OR metadata.document @> $3::text::jsonb)
-ORDER BY checkpoint.checkpoint_id DESC
-LIMIT $4;
+SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM (
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    FROM {schema}.delta_checkpoints AS checkpoint
+    WHERE thread_key = $1 AND namespace = $2 AND NOT hidden AND ($3::text IS NULL OR EXISTS (
+        SELECT FROM {schema}.delta_metadata AS metadata
+        WHERE metadata.thread_key = $1 AND metadata.metadata_id = checkpoint.metadata_id
+            AND metadata.document @> $3::text::jsonb
+    ))
+    ORDER BY checkpoint_id DESC
+    LIMIT $4
+) AS page
+JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
+LEFT JOIN LATERAL (
+    SELECT document, payload FROM {schema}.delta_metadata
+    WHERE thread_key = $1 AND metadata_id = page.metadata_id
+    LIMIT 1
+) AS metadata ON true
+ORDER BY checkpoint_id DESC;
 
 -- name: list_namespace_below
 -- A page of a listing of one namespace of one thread that starts below a checkpoint.
-SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
-    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
-    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
-FROM {schema}.delta_checkpoints AS checkpoint
-JOIN {schema}.delta_threads AS thread USING (thread_key)
-JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
-WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = $2 AND checkpoint.checkpoint_id < $3
-    AND NOT checkpoint.hidden AND ($4::text IS NULL OR metadata.document @> $4::text::jsonb)
-ORDER BY checkpoint.checkpoint_id DESC
-LIMIT $5;
+SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM (
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    FROM {schema}.delta_checkpoints AS checkpoint
+    WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id < $3 AND NOT hidden AND ($4::text IS NULL OR EXISTS (
+        SELECT FROM {schema}.delta_metadata AS metadata
+        WHERE metadata.thread_key = $1 AND metadata.metadata_id = checkpoint.metadata_id
+            AND metadata.document @> $4::text::jsonb
+    ))
+    ORDER BY checkpoint_id DESC
+    LIMIT $5
+) AS page
+JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
+LEFT JOIN LATERAL (
+    SELECT document, payload FROM {schema}.delta_metadata
+    WHERE thread_key = $1 AND metadata_id = page.metadata_id
+    LIMIT 1
+) AS metadata ON true
+ORDER BY checkpoint_id DESC;
 
 -- name: list_thread
 -- A page of a listing of all namespaces of one thread: reads the thread's rows by its key and sorts them.
-SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
-    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
-    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
-FROM {schema}.delta_checkpoints AS checkpoint
-JOIN {schema}.delta_threads AS thread USING (thread_key)
-JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
-WHERE checkpoint.thread_key = $1
-    AND ($2::bytea IS NULL OR checkpoint.checkpoint_id = $2)
-    AND ($3::bytea IS NULL OR checkpoint.checkpoint_id < $3)
-    AND ($4::bytea IS NULL OR (checkpoint.checkpoint_id, checkpoint.namespace) < ($4, $5::text COLLATE "C"))
-    AND NOT checkpoint.hidden AND ($6::text IS NULL OR metadata.document @> $6::text::jsonb)
-ORDER BY checkpoint.checkpoint_id DESC, checkpoint.namespace DESC
-LIMIT $7;
+SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM (
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    FROM {schema}.delta_checkpoints AS checkpoint
+    WHERE thread_key = $1
+        AND ($2::bytea IS NULL OR checkpoint_id = $2)
+        AND ($3::bytea IS NULL OR checkpoint_id < $3)
+        AND ($4::bytea IS NULL OR (checkpoint_id, namespace) < ($4, $5::text COLLATE "C"))
+        AND NOT hidden AND ($6::text IS NULL OR EXISTS (
+        SELECT FROM {schema}.delta_metadata AS metadata
+        WHERE metadata.thread_key = $1 AND metadata.metadata_id = checkpoint.metadata_id
+            AND metadata.document @> $6::text::jsonb
+    ))
+    ORDER BY checkpoint_id DESC, namespace DESC
+    LIMIT $7
+) AS page
+JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
+LEFT JOIN LATERAL (
+    SELECT document, payload FROM {schema}.delta_metadata
+    WHERE thread_key = $1 AND metadata_id = page.metadata_id
+    LIMIT 1
+) AS metadata ON true
+ORDER BY checkpoint_id DESC, namespace DESC;
 
 -- name: list_all
--- A page of a listing of all threads: reads every checkpoint's row, as no index is kept for it.
-SELECT thread.thread_key, thread.thread_id, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.parent_id,
-    checkpoint.depth, checkpoint.segments, checkpoint.payload, checkpoint.metadata_id, checkpoint.hidden,
-    checkpoint.orphaned, metadata.document::text AS document, metadata.payload AS metadata_payload
-FROM {schema}.delta_checkpoints AS checkpoint
-JOIN {schema}.delta_threads AS thread USING (thread_key)
-JOIN {schema}.delta_metadata AS metadata USING (thread_key, metadata_id)
-WHERE ($1::text IS NULL OR checkpoint.namespace = $1)
-    AND ($2::bytea IS NULL OR checkpoint.checkpoint_id = $2)
-    AND ($3::bytea IS NULL OR checkpoint.checkpoint_id < $3)
-    AND ($4::bytea IS NULL OR (checkpoint.checkpoint_id, checkpoint.thread_key, checkpoint.namespace)
-        < ($4, $5::bytea, $6::text COLLATE "C"))
-    AND NOT checkpoint.hidden AND ($7::text IS NULL OR metadata.document @> $7::text::jsonb)
-ORDER BY checkpoint.checkpoint_id DESC, checkpoint.thread_key DESC, checkpoint.namespace DESC
-LIMIT $8;
+-- A page of a listing of all threads: reads the rows of all checkpoints, as no index is kept for it.
+SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
+FROM (
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    FROM {schema}.delta_checkpoints AS checkpoint
+    WHERE ($1::text IS NULL OR namespace = $1)
+        AND ($2::bytea IS NULL OR checkpoint_id = $2)
+        AND ($3::bytea IS NULL OR checkpoint_id < $3)
+        AND ($4::bytea IS NULL OR (checkpoint_id, thread_key, namespace) < ($4, $5::bytea, $6::text COLLATE "C"))
+        AND NOT hidden AND ($7::text IS NULL OR EXISTS (
+        SELECT FROM {schema}.delta_metadata AS metadata
+        WHERE metadata.thread_key = checkpoint.thread_key AND metadata.metadata_id = checkpoint.metadata_id
+            AND metadata.document @> $7::text::jsonb
+    ))
+    ORDER BY checkpoint_id DESC, thread_key DESC, namespace DESC
+    LIMIT $8
+) AS page
+JOIN {schema}.delta_threads AS thread ON thread.thread_key = page.thread_key
+LEFT JOIN LATERAL (
+    SELECT document, payload FROM {schema}.delta_metadata
+    WHERE thread_key = page.thread_key AND metadata_id = page.metadata_id
+    LIMIT 1
+) AS metadata ON true
+ORDER BY checkpoint_id DESC, thread_key DESC, namespace DESC;
 
 -- name: find_runs
 -- Threads that have a metadata document of one of these runs.

@@ -17,7 +17,9 @@ from deltastore.core.model import (
     SegmentRow,
     ThreadRef,
 )
+from deltastore.errors import BrokenChainError
 
+_KINDS = {int(kind): kind for kind in SegmentKind}
 _REFUSALS = {1: Refusal.STALE, 2: Refusal.EXISTS}
 _THREAD, _CHECKPOINT, _SEGMENT, _METADATA = range(4)
 
@@ -47,11 +49,23 @@ def checkpoint_row(record: Any) -> CheckpointRow:
 def segment_row(record: Any) -> SegmentRow:
     """A segment from a record with the columns in the order of `SegmentRow`."""
     segment_id, kind, namespace, checkpoint_id, payload, references = record
-    return SegmentRow(segment_id, SegmentKind(kind), namespace, checkpoint_id, payload, tuple(references or ()))
+    return SegmentRow(
+        segment_id, _KINDS[kind], namespace, checkpoint_id, payload, tuple(references) if references else ()
+    )
 
 
 def list_entry(record: Any) -> ListEntry:
-    """An entry of a listing."""
+    """An entry of a listing.
+
+    Raises:
+        BrokenChainError: The metadata document that the checkpoint names is not there.
+    """
+    if record["metadata_payload"] is None:
+        raise BrokenChainError(
+            f"metadata of a checkpoint of thread {record['thread_id']!r}, namespace {record['namespace']!r} is missing",
+            detail=f"checkpoint key {record['checkpoint_id'].hex()} names document {record['metadata_id']}, found none",
+            hint="run `deltastore verify` on the thread",
+        )
     return ListEntry(
         ThreadRef(record["thread_key"], record["thread_id"]),
         checkpoint_row(record),
@@ -67,7 +81,7 @@ def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Se
     metadata: list[MetadataRow] = []
     for part, number, label, checkpoint_id, parent_id, small, hidden, orphaned, ids, payload in records:
         if part == _SEGMENT:
-            kind = SegmentKind(small)
+            kind = _KINDS[small]
             segments.append(SegmentRow(number, kind, label, checkpoint_id, payload, tuple(ids or ())))
         elif part == _CHECKPOINT:
             rows[checkpoint_id] = CheckpointRow(

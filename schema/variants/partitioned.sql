@@ -1,0 +1,131 @@
+-- The whole schema with its four large tables partitioned by hash of the thread key, in place of migration 1.
+--
+-- For the operator: run it in a new, empty schema, before the first `setup`; change the number of partitions first if 16
+-- is not right, since it cannot be changed later. Every statement of a running graph names one thread key, so it meets
+-- one partition of each table. Later migrations work on the partitioned tables as on the plain ones.
+
+CREATE SEQUENCE {schema}.delta_numbers AS bigint CACHE 1;
+
+COMMENT ON SEQUENCE {schema}.delta_numbers IS
+    'Numbers for epochs, revisions and segment ids. CACHE 1: segment ids must grow in the order of acknowledged saves.';
+
+CREATE TABLE {schema}.delta_migrations (
+    version integer NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    name text NOT NULL,
+    CONSTRAINT delta_migrations_pkey PRIMARY KEY (version)
+);
+
+COMMENT ON TABLE {schema}.delta_migrations IS 'One row for each migration that this schema has.';
+COMMENT ON COLUMN {schema}.delta_migrations.version IS 'Number of the migration file, from 1 on without gaps.';
+COMMENT ON COLUMN {schema}.delta_migrations.applied_at IS 'When the migration was committed.';
+COMMENT ON COLUMN {schema}.delta_migrations.name IS 'Name of the migration file without its number and ending.';
+
+CREATE TABLE {schema}.delta_threads (
+    epoch bigint NOT NULL DEFAULT nextval('{schema}.delta_numbers'),
+    revision bigint NOT NULL DEFAULT nextval('{schema}.delta_numbers'),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    thread_key bytea NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    CONSTRAINT delta_threads_pkey PRIMARY KEY (thread_key)
+) PARTITION BY HASH (thread_key);
+
+COMMENT ON TABLE {schema}.delta_threads IS
+    'One row for each thread. Its row lock orders saves (FOR KEY SHARE) against removals (FOR UPDATE).';
+COMMENT ON COLUMN {schema}.delta_threads.epoch IS
+    'Changes, to a number never used before, whenever something of the thread is removed or rewritten.';
+COMMENT ON COLUMN {schema}.delta_threads.revision IS
+    'Changes with every edit, removing or not: tells a save that waited for an edit that its snapshot is older.';
+COMMENT ON COLUMN {schema}.delta_threads.created_at IS 'When the thread got its first row.';
+COMMENT ON COLUMN {schema}.delta_threads.thread_key IS 'Digest of the thread id, 16 bytes.';
+COMMENT ON COLUMN {schema}.delta_threads.thread_id IS 'The thread id as the application gave it.';
+
+CREATE TABLE {schema}.delta_checkpoints (
+    metadata_id bigint NOT NULL,
+    depth integer NOT NULL,
+    hidden boolean NOT NULL,
+    orphaned boolean NOT NULL,
+    thread_key bytea NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    checkpoint_id bytea NOT NULL,
+    parent_id bytea,
+    segments bigint[],
+    payload bytea STORAGE EXTERNAL NOT NULL,
+    CONSTRAINT delta_checkpoints_pkey PRIMARY KEY (thread_key, namespace, checkpoint_id)
+) PARTITION BY HASH (thread_key);
+
+COMMENT ON TABLE {schema}.delta_checkpoints IS 'One row for each checkpoint: its structure, as a delta or an anchor.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.metadata_id IS 'The metadata document of the thread that belongs to it.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.depth IS 'Steps back to its anchor; 0 for an anchor.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.hidden IS
+    'Deleted for readers, kept because a visible descendant needs it (a support row).';
+COMMENT ON COLUMN {schema}.delta_checkpoints.orphaned IS 'Its parent was deleted: readers are told that there is none.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.thread_key IS 'The thread.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.namespace IS 'Checkpoint namespace of LangGraph; empty for the root graph.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.checkpoint_id IS
+    'Ordered key of the checkpoint id: sorts as the ids sort as text.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.parent_id IS 'Ordered key of the parent; NULL for a root.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.segments IS
+    'Segments that the payload refers to by position, its own first; NULL for none.';
+COMMENT ON COLUMN {schema}.delta_checkpoints.payload IS
+    'The sealed delta or anchor (docs/format.md); compressed already, so PostgreSQL does not try.';
+
+CREATE TABLE {schema}.delta_segments (
+    segment_id bigint NOT NULL DEFAULT nextval('{schema}.delta_numbers'),
+    kind smallint NOT NULL,
+    thread_key bytea NOT NULL,
+    namespace text COLLATE "C" NOT NULL,
+    checkpoint_id bytea NOT NULL,
+    segment_references bigint[],
+    payload bytea STORAGE EXTERNAL NOT NULL,
+    CONSTRAINT delta_segments_pkey PRIMARY KEY (thread_key, segment_id)
+) PARTITION BY HASH (thread_key);
+
+CREATE INDEX delta_segments_writes ON {schema}.delta_segments (thread_key, namespace, checkpoint_id) WHERE kind = 3;
+
+COMMENT ON TABLE {schema}.delta_segments IS 'Immutable batches of items, written once, referred to by id.';
+COMMENT ON INDEX {schema}.delta_segments_writes IS
+    'Pending writes by their checkpoint. Values and pages are found by the ids that checkpoints name.';
+COMMENT ON COLUMN {schema}.delta_segments.segment_id IS 'Grows with every save of the thread.';
+COMMENT ON COLUMN {schema}.delta_segments.kind IS '1 values of a checkpoint, 2 pages of an anchor, 3 pending writes.';
+COMMENT ON COLUMN {schema}.delta_segments.thread_key IS 'The thread.';
+COMMENT ON COLUMN {schema}.delta_segments.namespace IS 'Namespace of the checkpoint that it was written with or to.';
+COMMENT ON COLUMN {schema}.delta_segments.checkpoint_id IS
+    'Ordered key of the checkpoint that it was written with or, for writes, to; that one may come later.';
+COMMENT ON COLUMN {schema}.delta_segments.segment_references IS 'Other segments that the payload refers to; NULL for none.';
+COMMENT ON COLUMN {schema}.delta_segments.payload IS 'The sealed items (docs/format.md); compressed already.';
+
+CREATE TABLE {schema}.delta_metadata (
+    metadata_id bigint NOT NULL,
+    thread_key bytea NOT NULL,
+    document jsonb NOT NULL,
+    payload bytea STORAGE EXTERNAL NOT NULL,
+    CONSTRAINT delta_metadata_pkey PRIMARY KEY (thread_key, metadata_id)
+) PARTITION BY HASH (thread_key);
+
+CREATE INDEX delta_metadata_run ON {schema}.delta_metadata ((document ->> 'run_id')) WHERE document ? 'run_id';
+
+COMMENT ON TABLE {schema}.delta_metadata IS 'The part of checkpoint metadata that many checkpoints of a thread share.';
+COMMENT ON INDEX {schema}.delta_metadata_run IS 'Threads by run id, for the deletion of runs.';
+COMMENT ON COLUMN {schema}.delta_metadata.metadata_id IS 'Digest of the exact metadata, 64 bits.';
+COMMENT ON COLUMN {schema}.delta_metadata.thread_key IS 'The thread.';
+COMMENT ON COLUMN {schema}.delta_metadata.document IS 'The metadata as far as jsonb can hold it, for filters.';
+COMMENT ON COLUMN {schema}.delta_metadata.payload IS 'The sealed exact metadata (docs/format.md).';
+
+DO $partitions$
+DECLARE
+    partitions constant integer := 16;
+    parent text;
+BEGIN
+    FOR number IN 0 .. partitions - 1 LOOP
+        FOREACH parent IN ARRAY ARRAY['delta_threads', 'delta_checkpoints', 'delta_segments', 'delta_metadata'] LOOP
+            EXECUTE format(
+                'CREATE TABLE %1$s.%2$I PARTITION OF %1$s.%3$I FOR VALUES WITH (MODULUS %4$s, REMAINDER %5$s)',
+                '{schema}', parent || '_' || lpad(number::text, 2, '0'), parent, partitions, number
+            );
+        END LOOP;
+    END LOOP;
+END
+$partitions$;
+
+INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial');
