@@ -14,8 +14,8 @@ from bench.record import Load, SweepPoint
 from bench.recorder import Evidence, Recorder
 from bench.stage import Stage, ThreadPlayer
 from bench.sweep import sweep
-from bench.targets import Place, TargetSpec
-from bench.targets.base import TableBytes
+from bench.targets import TargetSpec
+from bench.targets.base import Place, TableBytes
 from bench.verify import verify_thread
 from bench.wire import Traffic
 from bench.workloads import make_workload

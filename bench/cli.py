@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from bench.errors import BenchError, NotVerified, TargetProblem, UsageProblem
+from bench.errors import BenchError, NotVerifiedError, TargetError, UsageError
 from bench.options import RunOptions
 from bench.record import Record, read_record, write_record
 from bench.report import compare_markdown, write_reports
@@ -45,23 +45,37 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("--workload", "workloads", default="agent", show_default=True, help=f"Comma-separated: {', '.join(NAMES)}.")
-@click.option("--targets", default="deltastore,postgres,memory", show_default=True, help="Comma-separated; also sqlite.")
+@click.option(
+    "--workload", "workloads", default="agent", show_default=True, help=f"Comma-separated: {', '.join(NAMES)}."
+)
+@click.option(
+    "--targets", default="deltastore,postgres,memory", show_default=True, help="Comma-separated; also sqlite."
+)
 @click.option("--target", "more_targets", multiple=True, help="Another saver: name=package.module:factory. Repeatable.")
 @click.option("--graphs", default="plain,delta", show_default=True, help="Ordinary channels, DeltaChannels, or both.")
 @click.option("--turns", default=500, show_default=True, type=click.IntRange(min=2))
 @click.option("--repeats", default=1, show_default=True, type=click.IntRange(min=1))
 @click.option("--seed", default=1, show_default=True, type=int)
-@click.option("--snapshot-frequency", default=50, show_default=True, type=click.IntRange(min=1), help="Of DeltaChannels.")
+@click.option(
+    "--snapshot-frequency", default=50, show_default=True, type=click.IntRange(min=1), help="Of DeltaChannels."
+)
 @click.option("--durability", default="async", show_default=True, type=click.Choice(["sync", "async", "exit"]))
 @click.option("--trace", type=click.Path(path_type=Path), help="Recorded conversations for the workload replay.")
 @click.option("--dsn", default="embedded", show_default=True, help="embedded, embedded:<folder> or postgresql://…")
-@click.option("--concurrency", default="1,8,64,256", show_default=True, help="Threads of work to sweep over; none: no sweep.")
-@click.option("--sweep-turns", default=20, show_default=True, type=click.IntRange(min=1), help="Turns a thread of work.")
+@click.option(
+    "--concurrency", default="1,8,64,256", show_default=True, help="Threads of work to sweep over; none: no sweep."
+)
+@click.option(
+    "--sweep-turns", default=20, show_default=True, type=click.IntRange(min=1), help="Turns a thread of work."
+)
 @click.option("--history", "history_checkpoints", default=500, show_default=True, type=click.IntRange(min=0))
-@click.option("--loads", "load_times", default=7, show_default=True, type=click.IntRange(min=1), help="Cold loads of a kind.")
+@click.option(
+    "--loads", "load_times", default=7, show_default=True, type=click.IntRange(min=1), help="Cold loads of a kind."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="JSON record; .md and .html are written beside it.")
-def run(workloads: str, targets: str, more_targets: tuple[str, ...], graphs: str, out: Path | None, **rest: Any) -> None:
+def run(
+    workloads: str, targets: str, more_targets: tuple[str, ...], graphs: str, out: Path | None, **rest: Any
+) -> None:
     """Runs workloads on targets, verifies what they stored and reports."""
     options = RunOptions(
         workloads=tuple(_names(workloads, NAMES, "workload")),
@@ -71,7 +85,13 @@ def run(workloads: str, targets: str, more_targets: tuple[str, ...], graphs: str
         **rest,
     )
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with RichProgress(*columns, console=console) as bar:
         record = run_all(options, _Bar(bar, options.work()), lambda so_far: write_record(so_far, out) if out else None)
     click.echo(markdown([record]))
@@ -111,7 +131,7 @@ def main() -> None:
         sys.exit(problem.exit_code)
     except click.ClickException as problem:
         problem.show()
-        sys.exit(UsageProblem.exit_code)
+        sys.exit(UsageError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(INTERRUPTED_EXIT_CODE)
 
@@ -125,8 +145,10 @@ def _exit_code(record: Record, console: Console) -> int:
     for workload in record.workloads:
         for cell in workload.cells:
             if cell.status != "verified":
-                console.print(f"{workload.name}: {cell.target} {cell.graph}: {cell.status}: {cell.problem}", soft_wrap=True)
-                codes.append(NotVerified.exit_code if cell.status == "not verified" else TargetProblem.exit_code)
+                console.print(
+                    f"{workload.name}: {cell.target} {cell.graph}: {cell.status}: {cell.problem}", soft_wrap=True
+                )
+                codes.append(NotVerifiedError.exit_code if cell.status == "not verified" else TargetError.exit_code)
     return max(codes, default=0)
 
 
@@ -138,9 +160,9 @@ def _names(text: str, known: tuple[str, ...], what: str) -> list[str]:
     names = _split(text)
     for name in names:
         if name not in known:
-            raise UsageProblem(f"unknown {what} {name!r}: expected one of {', '.join(known)}")
+            raise UsageError(f"unknown {what} {name!r}: expected one of {', '.join(known)}")
     if not names:
-        raise UsageProblem(f"no {what} given: expected one of {', '.join(known)}")
+        raise UsageError(f"no {what} given: expected one of {', '.join(known)}")
     return names
 
 
@@ -150,7 +172,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     except ValueError:
         numbers = (0,)
     if any(number < 1 for number in numbers):
-        raise UsageProblem(f"--concurrency {text!r}: expected numbers from 1, as in 1,8,64, or none")
+        raise UsageError(f"--concurrency {text!r}: expected numbers from 1, as in 1,8,64, or none")
     return numbers
 
 
@@ -158,5 +180,5 @@ def _targets(texts: list[str]) -> tuple[TargetSpec, ...]:
     specs = tuple(target_spec(text) for text in texts)
     names = [spec.name for spec in specs]
     if not specs or len(set(names)) < len(names):
-        raise UsageProblem(f"targets {', '.join(names) or 'missing'}: expected at least one, and each name once")
+        raise UsageError(f"targets {', '.join(names) or 'missing'}: expected at least one, and each name once")
     return specs

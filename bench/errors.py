@@ -9,19 +9,19 @@ class BenchError(Exception):
     exit_code = 1
 
 
-class UsageProblem(BenchError):
+class UsageError(BenchError):
     """An option, a target, a workload or a trace file is wrong."""
 
     exit_code = 2
 
 
-class TargetProblem(BenchError):
+class TargetError(BenchError):
     """A target or its server failed."""
 
     exit_code = 3
 
 
-class NotVerified(BenchError):
+class NotVerifiedError(BenchError):
     """A target gave back other data than it was given. Its figures are not reported."""
 
     exit_code = 4

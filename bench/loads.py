@@ -8,7 +8,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from bench.errors import TargetProblem
+from bench.errors import TargetError
 from bench.measure import median
 from bench.record import Load
 from bench.recorder import Recorder
@@ -82,7 +82,7 @@ async def history_s(stage: Stage, thread_id: str, checkpoints: int) -> float:
     """Time to read the last states of a thread, newest first, by a new saver; each is dropped before the next.
 
     Raises:
-        TargetProblem: There are fewer states than there should be.
+        TargetError: There are fewer states than there should be.
     """
     async with stage.opened() as graph:
         gc.collect()
@@ -92,5 +92,5 @@ async def history_s(stage: Stage, thread_id: str, checkpoints: int) -> float:
             found += 1
         elapsed_s = time.perf_counter() - started
     if found != checkpoints:
-        raise TargetProblem(f"history has {found} checkpoints, expected {checkpoints}")
+        raise TargetError(f"history has {found} checkpoints, expected {checkpoints}")
     return elapsed_s

@@ -57,7 +57,8 @@ def latency(samples_ms: Iterable[float]) -> Latency | None:
 
 def histogram(samples_ms: Iterable[float]) -> dict[int, int]:
     """Samples by logarithmic bucket (`BUCKETS_PER_DECADE`)."""
-    buckets = Counter(math.floor(math.log10(max(sample, 1e-3)) * BUCKETS_PER_DECADE) for sample in samples_ms)
+    logs = (math.log10(max(sample, 1e-3)) for sample in samples_ms)
+    buckets = Counter(math.floor(log * BUCKETS_PER_DECADE) for log in logs)
     return dict(sorted(buckets.items()))
 
 

@@ -96,7 +96,9 @@ class Envelopes:
 
     def _anthropic(self, text: str, calls: list[ToolCall], input_tokens: int, output_tokens: int) -> AIMessage:
         blocks: list[str | dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-        blocks += [{"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]} for call in calls]
+        blocks += [
+            {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]} for call in calls
+        ]
         cached_tokens = input_tokens * 9 // 10
         usage = {
             "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pydantic
 
-from bench.errors import UsageProblem
+from bench.errors import UsageError
 from bench.measure import Latency
 from bench.targets.base import TableBytes
 from bench.wire import Traffic
@@ -180,29 +180,29 @@ def write_record(record: Record, path: Path) -> None:
     """Writes a record as JSON.
 
     Raises:
-        UsageProblem: It cannot be written.
+        UsageError: It cannot be written.
     """
     try:
         path.write_text(json.dumps(dataclasses.asdict(record), indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise UsageProblem(f"the record cannot be written to {path}: {error.strerror}") from error
+        raise UsageError(f"the record cannot be written to {path}: {error.strerror}") from error
 
 
 def read_record(path: Path) -> Record:
     """Reads a record.
 
     Raises:
-        UsageProblem: It cannot be read, or is no record of this format.
+        UsageError: It cannot be read, or is no record of this format.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageProblem(f"record {path} cannot be read: {error}") from error
+        raise UsageError(f"record {path} cannot be read: {error}") from error
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise UsageProblem(f"{path} is no record of format {FORMAT}: run `python -m bench run` again")
+        raise UsageError(f"{path} is no record of format {FORMAT}: run `python -m bench run` again")
     try:
         return pydantic.TypeAdapter(Record).validate_python(raw)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise UsageProblem(f"record {path} is damaged at {where}: {first['msg']}") from error
+        raise UsageError(f"record {path} is damaged at {where}: {first['msg']}") from error

@@ -1,7 +1,7 @@
 """Times every call that LangGraph makes to a saver, and notes what was saved, without changing what the saver does.
 
-The saver's class is replaced by a subclass of it whose four hot methods take the time around the inherited ones. Copies that
-LangGraph makes of a saver (`with_allowlist`) stay timed, and signatures are the saver's own.
+The saver's class is replaced by a subclass of it whose four hot methods take the time around the inherited ones. Copies
+that LangGraph makes of a saver (`with_allowlist`) stay timed, and signatures are the saver's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Evidence:
         channels: Values of the channels; digests of them after `seal`.
         writes: (task id, channel, value) of the pending writes; digests after `seal`.
         saved_as: Its place, from 1, among the checkpoints put while watched; 0 if only its writes were.
-        writes_known: False for the last checkpoint of a turn, whose writes come with the next turn, which nobody watched.
+        writes_known: False for the last checkpoint of a turn: its writes come with the next turn, which nobody watched.
     """
 
     checkpoint_id: str

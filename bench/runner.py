@@ -1,11 +1,12 @@
 """Runs workloads on targets. It knows neither: cells do the work, and this decides who works when.
 
-All targets play a few turns in rotation (a chunk), so that a machine that gets slower or faster meanwhile does so for all of
-them, and only one of them works at any moment. Every target has a process and a database of its own. The order of one repeat:
+All targets play a few turns in rotation (a chunk), so that a machine that gets slower or faster meanwhile does so for
+all of them, and only one of them works at any moment. Every target has a process and a database of its own. One repeat:
 
-    open all - chunks of turns in rotation (half way: loads of the head) - verify - loads, history, traffic - sweep - close
+    open all - chunks of turns in rotation (half way: loads of the head) - verify - loads, history, traffic - sweep
 
-The first Ctrl-C cuts all targets at the same turn; what was played is verified and reported. The second one drops the workload.
+The first Ctrl-C cuts all targets at the same turn; what was played is verified and reported. The second one drops the
+workload.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from typing import Protocol
 
 from bench import machine
 from bench.cell import CellSpec
-from bench.errors import TargetProblem
+from bench.errors import TargetError
 from bench.limits import measure_limits
 from bench.options import CONVERSATIONS_MIN, RunOptions
 from bench.record import Record, WorkloadResult
 from bench.running import HEAD, MIDDLE, MIDDLE_AS_HEAD, RunningCell, cell_result
 from bench.server import Server, open_server
-from bench.targets import Place, TargetSpec
+from bench.targets import TargetSpec
+from bench.targets.base import Place
 from bench.verify import sampled_turns
 from bench.workloads import make_workload
 from bench.workloads.base import GraphKind
@@ -147,10 +149,12 @@ class _WorkloadRun:
         with ExitStack() as stack:
             cells: list[RunningCell] = []
             for spec, kind in keys:
-                self._progress.say(f"{self._workload}: opening {spec.name} {kind}")
                 cell = RunningCell(self._cell_spec(spec, kind, stack), self._server if spec.needs_server else None)
                 stack.callback(cell.kill)
                 cells.append(cell)
+            for cell in cells:
+                self._progress.say(f"{self._workload}: opening {cell.name}")
+                cell.open()
             self._play(cells, number)
             for cell in cells:
                 self._progress.say(f"{self._workload}: verifying {cell.name}")
@@ -222,7 +226,7 @@ class _WorkloadRun:
 
     def _drop(self, database: str) -> None:
         assert self._server is not None
-        with suppress(TargetProblem):
+        with suppress(TargetError):
             self._server.drop_database(database)
 
 

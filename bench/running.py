@@ -1,4 +1,4 @@
-"""One repeat of one target in one graph while it runs, seen from the runner: what was measured so far, or what went wrong."""
+"""One repeat of one target in one graph while it runs, seen from the runner: what it measured, or what went wrong."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.cell import CellSpec, Chunk
-from bench.errors import BenchError, NotVerified
-from bench.measure import latency
-from bench.record import CellResult, Figures, GrowthPoint, Latency, Load, Memory, Status, SweepPoint
+from bench.errors import BenchError, NotVerifiedError
+from bench.measure import Latency, latency
+from bench.record import CellResult, Figures, GrowthPoint, Load, Memory, Status, SweepPoint
 from bench.server import Server
 from bench.targets.base import TableBytes
 from bench.wire import Traffic
@@ -39,12 +39,15 @@ class RunningCell:
 
     def __post_init__(self) -> None:
         self._process = CellProcess(self.spec)
-        self._ask("open")
 
     @property
     def name(self) -> str:
         """Target and graph."""
         return f"{self.spec.target.name} {self.spec.kind}"
+
+    def open(self) -> None:
+        """Makes the tables and opens the saver."""
+        self._ask("open")
 
     def play(self, first: int, last: int, watched: Collection[int]) -> None:
         """Plays a chunk of turns, and reads the server's counters around it and the stored bytes after it."""
@@ -144,6 +147,6 @@ def cell_result(repeats: list[RunningCell]) -> CellResult:
     problem = next((cell.problem for cell in repeats if cell.problem), None)
     status: Status = "verified"
     if problem:
-        status = "not verified" if isinstance(problem, NotVerified) else "failed"
+        status = "not verified" if isinstance(problem, NotVerifiedError) else "failed"
     figures = [] if problem else [cell.figures() for cell in repeats]
     return CellResult(spec.target.name, spec.kind, status, str(problem or ""), figures)

@@ -15,8 +15,20 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from bench.errors import TargetProblem, UsageProblem
+from bench.errors import TargetError, UsageError
 from bench.measure import server_cpu_seconds
+
+SETTINGS = (
+    "server_version",
+    "shared_buffers",
+    "synchronous_commit",
+    "fsync",
+    "full_page_writes",
+    "max_wal_size",
+    "default_toast_compression",
+    "data_checksums",
+    "max_connections",
+)
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,7 @@ class Server:
 
     def settings(self) -> dict[str, str]:
         """The version and the settings that matter for the figures."""
-        names = ("server_version", "shared_buffers", "synchronous_commit", "fsync", "max_wal_size", "full_page_writes")
-        names += ("default_toast_compression", "data_checksums", "max_connections")
-        return {name: str(self._fetch(sql.SQL("SHOW {}").format(sql.Identifier(name)))[0]) for name in names}
+        return {name: str(self._fetch(sql.SQL("SHOW {}").format(sql.Identifier(name)))[0]) for name in SETTINGS}
 
     def close(self) -> None:
         """Leaves the server."""
@@ -69,14 +79,14 @@ class Server:
     def _fetch(self, query: Any) -> Any:
         row = self._run(query).fetchone()
         if row is None:
-            raise TargetProblem(f"the server gave no row for {query}")
+            raise TargetError(f"the server gave no row for {query}")
         return row
 
     def _run(self, query: Any) -> psycopg.Cursor[Any]:
         try:
             return self._connection.execute(query)
         except psycopg.Error as error:
-            raise TargetProblem(f"the server failed: {_first_line(error)}") from error
+            raise TargetError(f"the server failed: {_first_line(error)}") from error
 
     def _find_postmaster(self) -> psutil.Process | None:
         """The postmaster, by the parent of our own backend, if the server runs on this machine."""
@@ -94,8 +104,8 @@ def open_server(dsn: str) -> Iterator[Server]:
     """Connects to a DSN, or starts the embedded server: for `embedded` in a folder that is deleted afterwards.
 
     Raises:
-        UsageProblem: The DSN cannot be read.
-        TargetProblem: The server cannot be started or reached.
+        UsageError: The DSN cannot be read.
+        TargetError: The server cannot be started or reached.
     """
     if dsn == "embedded":
         with _temporary_folder() as folder, _embedded(folder) as embedded_dsn:
@@ -106,7 +116,7 @@ def open_server(dsn: str) -> Iterator[Server]:
     elif dsn.startswith(("postgresql://", "postgres://")):
         yield from _connected(dsn)
     else:
-        raise UsageProblem(f"{dsn!r} is no DSN: expected embedded, embedded:<folder> or postgresql://…")
+        raise UsageError(f"{dsn!r} is no DSN: expected embedded, embedded:<folder> or postgresql://…")
 
 
 @contextmanager
@@ -122,7 +132,7 @@ def _connected(dsn: str) -> Iterator[Server]:
     try:
         server = Server(dsn)
     except psycopg.Error as error:
-        raise TargetProblem(f"no PostgreSQL server at {_without_password(dsn)}: {_first_line(error)}") from error
+        raise TargetError(f"no PostgreSQL server at {_without_password(dsn)}: {_first_line(error)}") from error
     try:
         yield server
     finally:
@@ -138,7 +148,7 @@ def _embedded(folder: Path) -> Iterator[str]:
     try:
         server.start()
     except DeltastoreError as error:
-        raise TargetProblem(f"the embedded server did not start: {error}") from error
+        raise TargetError(f"the embedded server did not start: {error}") from error
     try:
         yield server.dsn
     finally:

@@ -25,7 +25,7 @@ async def sweep(stage: Stage, threads: int, *, turns: int, first_number: int) ->
         first_number: Number of the first conversation; they must be new to the target.
 
     Raises:
-        NotVerified: A conversation is not as it should be.
+        NotVerifiedError: A conversation is not as it should be.
     """
     count = max(threads, CONVERSATIONS_MIN)
     conversations = [stage.workload.conversation(first_number + number) for number in range(count)]
@@ -51,7 +51,13 @@ async def sweep(stage: Stage, threads: int, *, turns: int, first_number: int) ->
 
 
 async def _work(
-    stage: Stage, graph: Graph, recorder: Recorder, *, waiting: Iterator[Conversation], turns: int, samples_ms: list[float]
+    stage: Stage,
+    graph: Graph,
+    recorder: Recorder,
+    *,
+    waiting: Iterator[Conversation],
+    turns: int,
+    samples_ms: list[float],
 ) -> None:
     """One thread of work: takes the next conversation and plays it, until there is none."""
     for conversation in waiting:

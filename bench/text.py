@@ -1,7 +1,7 @@
 """Real text for the workloads: code and prose of the Python standard library.
 
-Pieces are addressed, not drawn: `code(i)` and `code(j)` do not overlap until the library has been used up once, and after
-that they start at other places. So a long run does not repeat itself by accident, which would flatter every compressor.
+Pieces are addressed, not drawn: pieces of different index do not overlap until the library has been used up once, and
+after that they start at other places. So a long run does not repeat itself, which would flatter every compressor.
 The library's own tests are left out because some distributions do not ship them.
 """
 

@@ -1,6 +1,7 @@
 """A process per cell, so that memory and CPU time are the cell's own; the runner lets one work at a time.
 
-The runner sends (method of `Cell`, arguments) and waits for the answer. Between commands the process sleeps in its event loop.
+The runner sends (method of `Cell`, arguments) and waits for the answer. Between commands the process sleeps in its
+event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.cell import Cell, CellSpec
-from bench.errors import BenchError, TargetProblem
+from bench.errors import BenchError, TargetError
 
 _JOIN_SECONDS = 10
 
@@ -45,7 +46,7 @@ class CellProcess:
             answer: _Answer = self._connection.recv()
         except (EOFError, OSError) as error:
             self._process.join(_JOIN_SECONDS)
-            raise TargetProblem(f"its process ended with code {self._process.exitcode} during {method}") from error
+            raise TargetError(f"its process ended with code {self._process.exitcode} during {method}") from error
         if answer.problem:
             raise answer.problem
         return answer.value
@@ -81,7 +82,7 @@ async def _serve(spec: CellSpec, connection: Connection) -> None:
         except BenchError as error:
             answer = _Answer(None, error)
         except Exception as error:  # noqa: BLE001 - whatever a saver raises is the target's failure
-            answer = _Answer(None, TargetProblem(f"{method}: {one_line(error)}"))
+            answer = _Answer(None, TargetError(f"{method}: {one_line(error)}"))
         connection.send(answer)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.errors import UsageProblem
+from bench.errors import UsageError
 from bench.targets.base import Place, Target
 from bench.targets.local import MemoryTarget, SqliteTarget
 from bench.targets.postgres import DeltastoreTarget, ImportedTarget, StockPostgresTarget, import_factory
@@ -38,7 +38,7 @@ class TargetSpec:
         """What makes the target on a place.
 
         Raises:
-            UsageProblem: The factory cannot be imported.
+            UsageError: The factory cannot be imported.
         """
         if not self.factory:
             return BUILT_IN[self.name]
@@ -50,7 +50,7 @@ def target_spec(text: str) -> TargetSpec:
     """Reads `deltastore`, `postgres`, … or `name=package.module:factory`.
 
     Raises:
-        UsageProblem: No such target, or a factory that cannot be imported.
+        UsageError: No such target, or a factory that cannot be imported.
     """
     name, equals, factory = text.partition("=")
     if equals:
@@ -59,5 +59,5 @@ def target_spec(text: str) -> TargetSpec:
         return spec
     if name not in BUILT_IN:
         known = ", ".join(BUILT_IN)
-        raise UsageProblem(f"unknown target {name!r}: expected one of {known}, or --target name=package.module:factory")
+        raise UsageError(f"unknown target {name!r}: expected one of {known}, or --target name=package.module:factory")
     return TargetSpec(name)

@@ -59,7 +59,7 @@ class Target(ABC):
     def open(self, *, dsn: str | None = None) -> AbstractAsyncContextManager[Saver]:
         """A new saver on the data of the place, with nothing cached; `dsn` to go there by another way (a proxy)."""
 
-    async def setup(self) -> None:
+    async def setup(self) -> None:  # noqa: B027 - most savers need none
         """Creates tables where the saver wants that done first."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, closing
 
 from langgraph.checkpoint.memory import InMemorySaver
 
-from bench.errors import UsageProblem
+from bench.errors import UsageError
 from bench.targets.base import Place, Saver, TableBytes, Target
 
 
@@ -50,7 +50,7 @@ class SqliteTarget(Target):
         try:
             from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
         except ImportError as error:
-            raise UsageProblem(f"target sqlite needs the package langgraph-checkpoint-sqlite: {error}") from error
+            raise UsageError(f"target sqlite needs the package langgraph-checkpoint-sqlite: {error}") from error
         async with AsyncSqliteSaver.from_conn_string(str(self._path)) as saver:
             await saver.setup()
             yield saver

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from bench.errors import TargetProblem, UsageProblem
+from bench.errors import TargetError, UsageError
 from bench.targets.base import Place, Saver, TableBytes, Target
 
 POOL_CONNECTIONS_MAX = 10
@@ -53,7 +53,7 @@ class StockPostgresTarget(PostgresTarget):
             from psycopg.rows import dict_row
             from psycopg_pool import AsyncConnectionPool
         except ImportError as error:
-            raise UsageProblem(f"target postgres needs the package langgraph-checkpoint-postgres: {error}") from error
+            raise UsageError(f"target postgres needs the package langgraph-checkpoint-postgres: {error}") from error
         settings: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
         pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
             dsn or self.place.dsn, min_size=1, max_size=POOL_CONNECTIONS_MAX, kwargs=settings, open=False
@@ -74,7 +74,7 @@ class DeltastoreTarget(PostgresTarget):
         try:
             from deltastore import DeltaSaver
         except ImportError as error:
-            raise UsageProblem(f"target deltastore cannot be imported: {error}") from error
+            raise UsageError(f"target deltastore cannot be imported: {error}") from error
         async with DeltaSaver.from_conn_string(dsn or self.place.dsn) as saver:
             yield saver
 
@@ -90,7 +90,7 @@ class ImportedTarget(PostgresTarget):
     async def open(self, *, dsn: str | None = None) -> AsyncIterator[Saver]:
         async with self._factory(dsn or self.place.dsn) as saver:
             if not isinstance(saver, BaseCheckpointSaver):
-                raise TargetProblem(f"the factory gave a {type(saver).__name__}, expected a BaseCheckpointSaver")
+                raise TargetError(f"the factory gave a {type(saver).__name__}, expected a BaseCheckpointSaver")
             yield saver
 
 
@@ -98,16 +98,16 @@ def import_factory(path: str) -> Callable[[str], AbstractAsyncContextManager[Sav
     """Finds `package.module:factory`.
 
     Raises:
-        UsageProblem: It cannot be imported.
+        UsageError: It cannot be imported.
     """
     module_name, colon, attribute = path.partition(":")
     if not colon or not module_name or not attribute:
-        raise UsageProblem(f"{path!r} is no import path: expected package.module:factory")
+        raise UsageError(f"{path!r} is no import path: expected package.module:factory")
     try:
         factory = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
-        raise UsageProblem(f"{path} cannot be imported: {error}") from error
+        raise UsageError(f"{path} cannot be imported: {error}") from error
     if not callable(factory):
-        raise UsageProblem(f"{path} is a {type(factory).__name__}, expected a function that takes a DSN")
+        raise UsageError(f"{path} is a {type(factory).__name__}, expected a function that takes a DSN")
     found: Callable[[str], AbstractAsyncContextManager[Saver]] = factory
     return found

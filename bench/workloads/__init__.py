@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.errors import UsageProblem
+from bench.errors import UsageError
 from bench.workloads.agent import AgentWorkload, EchoWorkload, ForkWorkload, SummariseWorkload
 from bench.workloads.base import Workload
 from bench.workloads.files import FilesWorkload
@@ -27,13 +27,13 @@ def make_workload(name: str, *, seed: int, trace: Path | None) -> Workload:
     """A workload by name; `replay` needs a trace file.
 
     Raises:
-        UsageProblem: No such workload, or no readable trace.
+        UsageError: No such workload, or no readable trace.
     """
     if name == ReplayWorkload.name:
         if trace is None:
-            raise UsageProblem("workload replay needs --trace FILE")
+            raise UsageError("workload replay needs --trace FILE")
         return ReplayWorkload(seed, trace)
     for workload in SEEDED:
         if workload.name == name:
             return workload(seed)
-    raise UsageProblem(f"unknown workload {name!r}: expected one of {', '.join(NAMES)}")
+    raise UsageError(f"unknown workload {name!r}: expected one of {', '.join(NAMES)}")

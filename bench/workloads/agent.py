@@ -53,7 +53,7 @@ class SummariseConversation(AgentConversation):
         script = super().script(turn)
         if (turn + 1) % SUMMARISE_EVERY_TURNS:
             return script
-        answer = next(reversed(script.cues.values())).update["messages"][-1]
+        answer = list(script.cues.values())[-1].update["messages"][-1]
         return TurnScript(script.values, {**script.cues, str(answer.id): Cue("summarise", self._summary(turn))})
 
     def _summary(self, turn: int) -> dict[str, Any]:
@@ -67,7 +67,9 @@ class SummariseWorkload(AgentWorkload):
     """A long conversation that stays short."""
 
     name = "summarise"
-    summary = f"agent conversation cut back to {KEPT_MESSAGES} messages by RemoveMessage every {SUMMARISE_EVERY_TURNS} turns"
+    summary = (
+        f"agent conversation cut back to {KEPT_MESSAGES} messages by RemoveMessage every {SUMMARISE_EVERY_TURNS} turns"
+    )
 
     def graph(self, kind: GraphKind, snapshot_frequency: int) -> StateGraph[Any, Any, Any, Any]:
         return message_graph(self.cues, kind, snapshot_frequency, channels={"summary": ChannelSpec(str)})
@@ -79,8 +81,9 @@ class SummariseWorkload(AgentWorkload):
 class ForkConversation(AgentConversation):
     """An agent conversation whose user goes back and asks something else, again and again.
 
-    Every `FORK_EVERY_TURNS` turns it branches off the end of the turn `FORK_BACK_TURNS` before: every other time by editing the
-    last answer there (`update_state`), else by a new question from there. The branch is the conversation from then on.
+    Every `FORK_EVERY_TURNS` turns it branches off the end of the turn `FORK_BACK_TURNS` before: every other time by
+    editing the last answer there (`update_state`), else by a new question from there. The branch is the conversation
+    from then on.
     """
 
     def __init__(self, cues: Cues, seed: int, number: int) -> None:

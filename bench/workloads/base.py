@@ -1,8 +1,8 @@
 """What a workload is: a graph to build, conversations to play on it, and the states these must end in.
 
-A workload knows nothing of savers. Its graphs call no model: each node takes its next update from `Cues`, which the script
-of a turn has filled before the clock starts, so what is timed is LangGraph and the saver. What the state has to be after
-each turn is folded from the same scripts by `expected_states`, with reducers of our own, and never read from a saver.
+A workload knows nothing of savers. Its graphs call no model: each node takes its next update from `Cues`, which the
+script of a turn has filled before the clock starts, so what is timed is LangGraph and the saver. What the state has to be
+after each turn is folded from the same scripts by `expected_states`, with reducers of our own, never read from a saver.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol, TypedDict
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypedDict
 
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import END, StateGraph
@@ -81,7 +81,7 @@ class Player(Protocol):
 class Conversation(ABC):
     """The script of one thread. All of it follows from the workload's seed and the conversation's number."""
 
-    folds: Mapping[str, Fold] = {}
+    folds: ClassVar[Mapping[str, Fold]] = {}
 
     def __init__(self, cues: Cues, seed: int, number: int) -> None:
         self._cues = cues
@@ -148,7 +148,7 @@ def state_schema(kind: GraphKind, snapshot_frequency: int, channels: Mapping[str
     """A state type with the given channels, as ordinary channels or as DeltaChannels where they can be."""
     fields: dict[str, Any] = {}
     for name, spec in channels.items():
-        if spec.plain is None:
+        if spec.plain is None or spec.delta is None:
             fields[name] = spec.type
         elif kind == "plain":
             fields[name] = Annotated[spec.type, spec.plain]
@@ -163,8 +163,8 @@ class ChannelSpec:
     """A channel of a state in both graphs. Without reducers it keeps the last value."""
 
     type: Any
-    plain: Fold | None = None
-    delta: Callable[[Any, Sequence[Any]], Any] | None = None
+    plain: Callable[..., Any] | None = None
+    delta: Callable[[Any, Any], Any] | None = None
 
 
 def extend(left: list[Any] | None, right: Sequence[Any]) -> list[Any]:

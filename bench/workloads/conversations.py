@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, ToolMessage
 from langgraph.graph import START, StateGraph, add_messages
@@ -12,7 +12,7 @@ from langgraph.graph.message import _messages_delta_reducer
 
 from bench.messages import Envelopes, characters_about
 from bench.text import standard_library
-from bench.workloads.base import ChannelSpec, Conversation, Cue, Cues, GraphKind, TurnScript, state_schema
+from bench.workloads.base import ChannelSpec, Conversation, Cue, Cues, Fold, GraphKind, TurnScript, state_schema
 
 HUMAN_CHARACTERS = 300
 TOOL_CHARACTERS = 5_500
@@ -34,7 +34,7 @@ def message_graph(
     With `echo` its nodes return the whole list of messages, with the new ones at its end.
     """
 
-    async def step(state: dict[str, Any]) -> Any:
+    async def step(state: Any) -> Any:
         update = cues.take(state["messages"][-1].id)
         return {"messages": [*state["messages"], *update["messages"]]} if echo else update
 
@@ -84,7 +84,7 @@ def fold_messages(messages: list[BaseMessage] | None, update: Sequence[BaseMessa
 class AgentConversation(Conversation):
     """A user asks about code, the model reads a file with a tool and answers."""
 
-    folds = {"messages": fold_messages}
+    folds: ClassVar[Mapping[str, Fold]] = {"messages": fold_messages}
 
     def turn_messages(self, turn: int) -> list[BaseMessage]:
         """Question, tool call, tool result and answer of a turn."""
@@ -94,7 +94,11 @@ class AgentConversation(Conversation):
         result = corpus.code_piece(index, characters_about(rng, TOOL_CHARACTERS))
         answer = corpus.prose_piece(index + 50_021, characters_about(rng, ANSWER_CHARACTERS))
         first_line = rng.randrange(1, 900)
-        arguments = {"path": corpus.module(index), "start_line": first_line, "end_line": first_line + result.count("\n")}
+        arguments = {
+            "path": corpus.module(index),
+            "start_line": first_line,
+            "end_line": first_line + result.count("\n"),
+        }
         call = envelopes.tool_call("read_file", arguments)
         history_characters = min(turn, 60) * (HUMAN_CHARACTERS + TOOL_CHARACTERS + ANSWER_CHARACTERS)
         return [

@@ -6,13 +6,13 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from langgraph.graph import StateGraph
 
 from bench.messages import Envelopes, characters_about
 from bench.text import standard_library
-from bench.workloads.base import ChannelSpec, Conversation, Cue, Cues, GraphKind, State, TurnScript, Workload
+from bench.workloads.base import ChannelSpec, Conversation, Cue, Cues, Fold, GraphKind, State, TurnScript, Workload
 from bench.workloads.conversations import ANSWER_CHARACTERS, HUMAN_CHARACTERS, fold_messages, message_graph
 
 FIRST_FILES = 24
@@ -41,7 +41,7 @@ class FilesConversation(Conversation):
     An edit depends on the file as it is, so the scripts are written in order and the files are kept along the way.
     """
 
-    folds = {"messages": fold_messages, "files": merge_files}
+    folds: ClassVar[Mapping[str, Fold]] = {"messages": fold_messages, "files": merge_files}
 
     def __init__(self, cues: Cues, seed: int, number: int) -> None:
         super().__init__(cues, seed, number)

@@ -1,24 +1,24 @@
 """`replay`: recorded conversations in OpenAI message form, joined to one of the length asked for.
 
-A trace file is JSONL (or JSONL in gzip), one conversation a line: `{"messages": [{"role": ..., "content": ...}, ...]}`. A
-turn is a user message and everything up to the next one. Recordings carry no ids, usage or response metadata; these are
-added as the provider's integration would have, from the seed. A system message is kept where it differs from the last one.
+A trace file is JSONL (or JSONL in gzip), one conversation a line: `{"messages": [{"role": ..., "content": ...}, ...]}`.
+A turn is a user message and everything up to the next one. Recordings carry no ids, usage or response metadata; these are
+added as the provider's integration would have, from the seed. A system message is kept where it differs from the last.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, convert_to_messages
 from langgraph.graph import StateGraph
 
-from bench.errors import UsageProblem
+from bench.errors import UsageError
 from bench.messages import Envelopes
-from bench.workloads.base import Conversation, Cues, GraphKind, TurnScript, Workload
+from bench.workloads.base import Conversation, Cues, Fold, GraphKind, TurnScript, Workload
 from bench.workloads.conversations import fold_messages, message_cues, message_graph
 
 Turn = tuple[BaseMessage, ...]
@@ -28,7 +28,7 @@ def read_trace(path: Path) -> list[Turn]:
     """Reads a trace file into turns.
 
     Raises:
-        UsageProblem: The file cannot be read, or a line is not a conversation; the text names file and line.
+        UsageError: The file cannot be read, or a line is not a conversation; the text names file and line.
     """
     turns: list[Turn] = []
     system = ""
@@ -43,7 +43,7 @@ def read_trace(path: Path) -> list[Turn]:
                 system = messages[0].text
         turns += _turns(messages)
     if not turns:
-        raise UsageProblem(f"trace {path} has no turn: expected one conversation with a user message a line")
+        raise UsageError(f"trace {path} has no turn: expected one conversation with a user message a line")
     return turns
 
 
@@ -51,11 +51,10 @@ def _lines(path: Path) -> Iterator[str]:
     try:
         with path.open("rb") as file:
             is_gzip = file.read(2) == b"\x1f\x8b"
-        opened = gzip.open(path, "rt", encoding="utf-8") if is_gzip else path.open(encoding="utf-8")
-        with opened as lines:
+        with gzip.open(path, "rt", encoding="utf-8") if is_gzip else path.open(encoding="utf-8") as lines:
             yield from lines
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UsageProblem(f"trace {path} cannot be read: {error}") from error
+        raise UsageError(f"trace {path} cannot be read: {error}") from error
 
 
 def _conversation(line: str, where: str) -> list[BaseMessage]:
@@ -63,14 +62,14 @@ def _conversation(line: str, where: str) -> list[BaseMessage]:
     try:
         raw = json.loads(line)["messages"]
     except (ValueError, KeyError, TypeError) as error:
-        raise UsageProblem(f"{where}: not a conversation ({type(error).__name__}: {error}); {expected}") from error
+        raise UsageError(f"{where}: not a conversation ({type(error).__name__}: {error}); {expected}") from error
     if not isinstance(raw, list) or not raw:
-        raise UsageProblem(f"{where}: no messages; {expected}")
+        raise UsageError(f"{where}: no messages; {expected}")
     try:
         messages = convert_to_messages([{**message, "content": message.get("content") or ""} for message in raw])
     except Exception as error:
         text = str(error).split("\n")[0]
-        raise UsageProblem(f"{where}: not an OpenAI chat message ({text}); {expected}") from error
+        raise UsageError(f"{where}: not an OpenAI chat message ({text}); {expected}") from error
     return list(messages)
 
 
@@ -90,7 +89,7 @@ def _turns(messages: list[BaseMessage]) -> Iterator[Turn]:
 class ReplayConversation(Conversation):
     """The recorded turns, from an own starting point per thread, again from the first when they are used up."""
 
-    folds = {"messages": fold_messages}
+    folds: ClassVar[Mapping[str, Fold]] = {"messages": fold_messages}
 
     def __init__(self, cues: Cues, seed: int, number: int, *, turns: list[Turn]) -> None:
         super().__init__(cues, seed, number)

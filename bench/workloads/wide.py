@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from langgraph.graph import START, StateGraph
 from langgraph.types import Send
@@ -14,6 +15,7 @@ from bench.workloads.base import (
     ChannelSpec,
     Conversation,
     Cue,
+    Fold,
     GraphKind,
     TurnScript,
     Workload,
@@ -33,7 +35,7 @@ FINDING_CHARACTERS = 600
 class WideConversation(Conversation):
     """Each of three nodes changes one or two of 40 fields and adds an event to one of 10 logs."""
 
-    folds = {f"log_{number:02}": extend for number in range(LOGS)}
+    folds: ClassVar[Mapping[str, Fold]] = {f"log_{number:02}": extend for number in range(LOGS)}
 
     def script(self, turn: int) -> TurnScript:
         request = f"{self.number}-{turn}"
@@ -49,7 +51,11 @@ class WideConversation(Conversation):
         for field in rng.sample(range(FIELDS), k=rng.randint(1, 2)):
             text = corpus.prose_piece(index * 3 + field, characters_about(rng, FIELD_CHARACTERS))
             update[f"field_{field:02}"] = {"value": text, "score": round(rng.random(), 4), "tags": text.split()[:4]}
-        event = {"turn": turn, "level": rng.choice(["info", "debug", "warning"]), "text": corpus.prose_piece(index, 160)}
+        event = {
+            "turn": turn,
+            "level": rng.choice(["info", "debug", "warning"]),
+            "text": corpus.prose_piece(index, 160),
+        }
         update[f"log_{rng.randrange(LOGS):02}"] = [event]
         return update
 
@@ -58,7 +64,7 @@ class WideWorkload(Workload):
     """Many channels of which few change, among them one large constant."""
 
     name = "wide"
-    summary = f"{FIELDS} fields, {LOGS} logs and a constant of {MANUAL_CHARACTERS:,} characters; three nodes change few of them"
+    summary = f"{FIELDS} fields, {LOGS} logs and a constant of {MANUAL_CHARACTERS:,} characters; few of them change"
 
     def graph(self, kind: GraphKind, snapshot_frequency: int) -> StateGraph[Any, Any, Any, Any]:
         channels = {"request": ChannelSpec(str), "manual": ChannelSpec(str)}
@@ -84,7 +90,7 @@ class WideWorkload(Workload):
 class FanoutConversation(Conversation):
     """Each turn maps a request over 12 tasks and writes a report of what they found."""
 
-    folds = {"findings": extend}
+    folds: ClassVar[Mapping[str, Fold]] = {"findings": extend}
 
     def script(self, turn: int) -> TurnScript:
         corpus, rng, index = standard_library(), self.rng(turn), self.text_index(turn)
@@ -107,13 +113,13 @@ class FanoutWorkload(Workload):
     summary = f"map-reduce: {FANOUT_TASKS} parallel tasks by Send into one list, then a report"
 
     def graph(self, kind: GraphKind, snapshot_frequency: int) -> StateGraph[Any, Any, Any, Any]:
-        async def plan(_state: dict[str, Any]) -> dict[str, Any]:
+        async def plan(_state: Any) -> Any:
             return {}
 
-        async def search(task: str) -> Any:
+        async def search(task: Any) -> Any:
             return self.cues.take(task)
 
-        async def report(state: dict[str, Any]) -> Any:
+        async def report(state: Any) -> Any:
             return self.cues.take(f"report/{state['request']}")
 
         def fan_out(state: dict[str, Any]) -> list[Send]:
