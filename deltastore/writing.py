@@ -63,6 +63,8 @@ class Basis:
 
     def marks(self, value: Value) -> list[Any]:
         """The marks of a stored value's pieces. Raises `BrokenChainError` if an item could not be found."""
+        if value.marks is not None:
+            return value.marks
         digests = [None if self.cached is None else self.cached.mark(place) for place in value.pieces.places]
         if None in digests:
             raise BrokenChainError("stored items are missing", hint=MISSING_HINT)
@@ -175,7 +177,7 @@ class Writer:
         for channel in put.values:
             history = found.state.histories.get(channel)
             value = found.state.values.get(channel) or (history and history.seed)
-            if value is not None:
+            if value is not None and value.marks is None:
                 wanted |= value.pieces.segment_ids()
         missing = [segment_id for segment_id in wanted if not found.cached.knows(segment_id)]
         if missing:

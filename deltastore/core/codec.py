@@ -21,11 +21,12 @@ costs time in each save.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, Protocol
 
+from deltastore.core.memo import Recall
 from deltastore.core.strings import find_lone_surrogate
 from deltastore.errors import UnreadableValueError, UnserializableValueError
 
@@ -60,11 +61,19 @@ SNAPSHOT = 4
 
 @dataclass(frozen=True, slots=True)
 class EncodedValue:
-    """A value as items: `kind` (a `ValueKind`, plus `SNAPSHOT`), the keys of a dict, and the items in order."""
+    """A value as items.
+
+    Attributes:
+        kind: A `ValueKind`, plus `SNAPSHOT`.
+        items: The items in order.
+        keys: The keys of a dict, in the order of the items.
+        digests: The items' digests; empty in a value that is only to be decoded.
+    """
 
     kind: int
     items: list[bytes]
     keys: list[str] | None = None
+    digests: list[bytes] = field(default_factory=list)
 
 
 def digest(item: bytes) -> bytes:
@@ -86,41 +95,56 @@ class Codec:
     is_msgpack: bool
     snapshot_type: Callable[[Any], Any]
 
-    def encode(self, value: Any, where: str) -> EncodedValue:
+    def encode(self, value: Any, where: str, recall: Recall | None = None) -> EncodedValue:
         """Takes a value apart.
 
         Args:
             value: Any value that the serializer takes.
             where: What to name in an error: the channel or the write.
+            recall: Elements of lists and dicts that are proved unchanged since they were encoded are taken from here.
 
         Raises:
             UnserializableValueError: The serializer refused a part, or would have changed a string silently.
         """
         if type(value) is self.snapshot_type:
-            inner = self.encode(value.value, where)
-            return EncodedValue(inner.kind | SNAPSHOT, inner.items, inner.keys)
+            inner = self.encode(value.value, where, recall)
+            return EncodedValue(inner.kind | SNAPSHOT, inner.items, inner.keys, inner.digests)
         if type(value) is list:
-            return EncodedValue(ValueKind.LIST, [self._element(item, where, i) for i, item in enumerate(value)])
+            encoded = [self._element(item, where, at, recall) for at, item in enumerate(value)]
+            return EncodedValue(ValueKind.LIST, [each[0] for each in encoded], None, [each[1] for each in encoded])
         if type(value) is dict and all(type(key) is str for key in value):
-            items = [self._element(item, where, key) for key, item in value.items()]
-            return EncodedValue(ValueKind.DICT, items, list(value))
-        return EncodedValue(ValueKind.OPAQUE, [self.encode_item(value, where)])
+            encoded = [self._element(item, where, key, recall) for key, item in value.items()]
+            for key in value:
+                self._check_strings(key, f"{where}: the key")
+            return EncodedValue(
+                ValueKind.DICT, [each[0] for each in encoded], list(value), [each[1] for each in encoded]
+            )
+        item = self.encode_item(value, where)
+        return EncodedValue(ValueKind.OPAQUE, [item], None, [digest(item)])
 
     def encode_item(self, value: Any, where: str) -> bytes:
         """A whole value as one item. Raises as `encode`."""
         kind, data = self._dump(value, where)
         return _tagged(kind, data, 0)
 
-    def _element(self, value: Any, where: str, position: int | str) -> bytes:
+    def _element(self, value: Any, where: str, position: int | str, recall: Recall | None) -> tuple[bytes, bytes]:
+        """One element's item and its digest."""
+        if recall is not None and (found := recall.find(value)) is not None:
+            return found.item, found.digest
         try:
             kind, data = self.serializer.dumps_typed([value])
         except Exception as error:
             raise self._refused(value, f"{where}[{position!r}]", error) from error
-        if b"?" in data or type(position) is str:
-            self._check_strings([position, value], f"{where}[{position!r}]")
+        if b"?" in data:
+            self._check_strings(value, f"{where}[{position!r}]")
         if kind == "msgpack" and self.is_msgpack and data[0] == ARRAY_OF_ONE:
-            return MSGPACK_TAG + data[1:]
-        return _tagged(kind, data, WRAPPED)
+            item = MSGPACK_TAG + data[1:]
+        else:
+            item = _tagged(kind, data, WRAPPED)
+        mark = digest(item)
+        if recall is not None:
+            recall.keep(value, item, mark)
+        return item, mark
 
     def _dump(self, value: Any, where: str) -> tuple[str, bytes]:
         try:

@@ -147,7 +147,7 @@ def settle_state(state: State, values_segment: int | None, page_ids: Sequence[in
     """A state with assigned ids in place of negative ones."""
 
     def settled(value: Value) -> Value:
-        return Value(value.kind, settle(value.pieces, values_segment, page_ids))
+        return Value(value.kind, settle(value.pieces, values_segment, page_ids), value.marks)
 
     return replace(
         state,
@@ -198,7 +198,7 @@ def draft(
     """
     base = EMPTY if parent is None else parent
     delta = difference(put, base, consumed, marks, items)
-    state = apply_delta(base, delta, consumed, ignored)
+    state = _marked(apply_delta(base, delta, consumed, ignored), put)
     if foreign:
         values = {channel: value for channel, value in state.values.items() if channel not in foreign}
         values |= {channel: value for channel, value in foreign.items() if value is not None}
@@ -211,6 +211,15 @@ def draft(
     return anchor_draft(replace(state, header=put.header, depth=0), items.own)
 
 
+def _marked(state: State, put: Put) -> State:
+    """The state with the marks of the values that were put: the next save compares with them."""
+    values = {
+        channel: replace(value, marks=marks_of(put.values[channel])) if channel in put.values else value
+        for channel, value in state.values.items()
+    }
+    return replace(state, values=values)
+
+
 def anchor_draft(state: State, items: list[bytes]) -> Draft:
     """Drafts a state in full; its long runs become pages."""
     pages: list[PieceList] = []
@@ -220,11 +229,12 @@ def anchor_draft(state: State, items: list[bytes]) -> Draft:
         pages.extend(new)
         return pieces
 
-    values = {name: Value(value.kind, paged(value.pieces)) for name, value in state.values.items()}
+    def paged_value(value: Value) -> Value:
+        return Value(value.kind, paged(value.pieces), value.marks)
+
+    values = {name: paged_value(value) for name, value in state.values.items()}
     histories = {
-        name: History(
-            history.seed and Value(history.seed.kind, paged(history.seed.pieces)), paged(history.writes)
-        )
+        name: History(history.seed and paged_value(history.seed), paged(history.writes))
         for name, history in state.histories.items()
     }
     anchored = replace(state, values=values, histories=histories, depth=0)
@@ -292,8 +302,7 @@ def _channel_edit(
     marks: Callable[[Value], list[Any]],
     items: Items,
 ) -> ChannelEdit:
-    digests = [digest(item) for item in encoded.items]
-    target: list[Any] = digests if encoded.keys is None else list(zip(encoded.keys, digests, strict=True))
+    digests, target = encoded.digests, marks_of(encoded)
     script: Script = []
     copies = False
     for start, first, count in match([] if base is None else marks(base), target):
@@ -306,6 +315,11 @@ def _channel_edit(
             copies = True
             script.append(Run(start, count))
     return ChannelEdit(channel, encoded.kind, base_kind if copies else NO_BASE, script)
+
+
+def marks_of(encoded: EncodedValue) -> list[Any]:
+    """The marks of an encoded value's pieces."""
+    return encoded.digests if encoded.keys is None else list(zip(encoded.keys, encoded.digests, strict=True))
 
 
 # --- sealing
@@ -371,7 +385,7 @@ def draft_writes(put: PutWrites, items: Items) -> tuple[Write, ...]:
             index,
             channel,
             value.kind,
-            PieceList([items.place(item, digest(item)) for item in value.items], value.keys),
+            PieceList([items.place(*pair) for pair in zip(value.items, value.digests, strict=True)], value.keys),
         )
         for index, channel, value in put.writes
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from deltastore.core.header import Header
 from deltastore.core.pieces import PieceList
@@ -10,10 +11,17 @@ from deltastore.core.pieces import PieceList
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A channel's value: how it was taken apart (`codec.ValueKind`, plus `SNAPSHOT`) and its pieces."""
+    """A channel's value.
+
+    Attributes:
+        kind: How it was taken apart (`codec.ValueKind`, plus `SNAPSHOT`).
+        pieces: Its pieces.
+        marks: What identifies each piece, if that is known: the item's digest, with the key in a dict.
+    """
 
     kind: int
     pieces: PieceList
+    marks: list[Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

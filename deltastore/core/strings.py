@@ -21,6 +21,8 @@ def find_lone_surrogate(value: Any) -> str | None:
     """The path (such as `[3]['content']`) to the first string with a lone surrogate inside a value, or None."""
     if isinstance(value, str):
         return "" if has_lone_surrogate(value) else None
+    if isinstance(value, int | float | bytes | None):
+        return None
     for label, child in _children(value):
         path = find_lone_surrogate(child)
         if path is not None:

@@ -31,6 +31,7 @@ from deltastore.core.draft import Put, PutWrites
 from deltastore.core.frame import Cipher
 from deltastore.core.header import ABSENT, Header
 from deltastore.core.identifiers import unpack_checkpoint_id
+from deltastore.core.memo import Memos
 from deltastore.core.model import ThreadRef
 from deltastore.core.pieces import PieceList
 from deltastore.errors import InvalidConfigError
@@ -71,6 +72,7 @@ def put_of(
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
+    memos: Memos,
 ) -> tuple[ThreadRef, Put]:
     """A `put` call, checked and encoded.
 
@@ -87,12 +89,14 @@ def put_of(
     where = f"thread {thread.thread_id!r}, namespace {namespace!r}, checkpoint {checkpoint['id']!r}"
     if checkpoint_id == parent_id:
         raise InvalidConfigError(f"{where}: a checkpoint cannot be its own parent")
+    memo = memos.of(thread.key, namespace)
     channel_values = checkpoint.get("channel_values") or {}
-    values = {
-        validate.name(channel, "channel name"): codec.encode(channel_values[channel], f"{where}: state.{channel}")
-        for channel in new_versions
-        if channel in channel_values
-    }
+    values = {}
+    for channel in new_versions:
+        if channel in channel_values:
+            name, recall = validate.name(channel, "channel name"), memo.recall(channel)
+            values[name] = codec.encode(channel_values[channel], f"{where}: state.{channel}", recall)
+            memo.replace(channel, recall)
     volatile, shared = metadatas.split(get_checkpoint_metadata(config, metadata))
     put = Put(
         namespace,
@@ -138,7 +142,12 @@ def _versions(versions: Mapping[str, Any]) -> dict[str, int | float | str]:
 
 
 def writes_of(
-    codec: Codec, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    codec: Codec,
+    config: RunnableConfig,
+    writes: Sequence[tuple[str, Any]],
+    task_id: str,
+    task_path: str,
+    memos: Memos,
 ) -> tuple[ThreadRef, PutWrites]:
     """A `put_writes` call, checked and encoded. Raises as `put_of`."""
     thread, namespace = validate.thread_of(config), validate.namespace_of(config)
@@ -146,16 +155,15 @@ def writes_of(
     if checkpoint_id is None:
         raise InvalidConfigError(f"writes to thread {thread.thread_id!r} name no checkpoint_id")
     where = f"thread {thread.thread_id!r}, namespace {namespace!r}, task {task_id!r}"
-    encoded = tuple(
-        (
-            WRITES_IDX_MAP.get(channel, index),
-            validate.name(channel, "channel name"),
-            codec.encode(value, f"{where}: write {index} to {channel}"),
-        )
-        for index, (channel, value) in enumerate(writes)
-    )
+    memo = memos.of(thread.key, namespace)
+    encoded = []
+    for index, (channel, value) in enumerate(writes):
+        name, recall = validate.name(channel, "channel name"), memo.recall(channel)
+        value = codec.encode(value, f"{where}: write {index} to {channel}", recall)
+        encoded.append((WRITES_IDX_MAP.get(channel, index), name, value))
+        memo.add(recall)
     task = validate.name(task_id, "task_id"), validate.name(task_path, "task_path")
-    return thread, PutWrites(namespace, checkpoint_id, *task, encoded)
+    return thread, PutWrites(namespace, checkpoint_id, *task, tuple(encoded))
 
 
 def tuple_of(codec: Codec, loaded: Loaded) -> CheckpointTuple:

@@ -27,6 +27,7 @@ from deltastore.core import metadata as metadatas
 from deltastore.core.codec import Codec
 from deltastore.core.containment import contains
 from deltastore.core.frame import Cipher
+from deltastore.core.memo import Memos
 from deltastore.core.model import ListQuery
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
@@ -37,6 +38,8 @@ from deltastore.reading import ItemReader, Wanted
 LIST_PAGE = 32
 VERSION_RANDOM_BITS = 32
 PRUNE_STRATEGIES = ("keep_latest", "delete")
+MEMO_BYTES = 64 * 1024 * 1024
+"""Bound of what is remembered of encoded objects, all threads together."""
 OFF_LOOP_BYTES = 256 * 1024
 """States with more encoded bytes than this are decoded in a thread, so that the event loop goes on."""
 
@@ -49,6 +52,7 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
     def __init__(self, open_engine: Open, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
         self._bridge = Bridge(open_engine)
+        self._memos = Memos(MEMO_BYTES)
 
     # --- opening and closing
 
@@ -141,7 +145,7 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
         new_versions: ChannelVersions,
     ) -> tuple[Callable[[Engine], Coroutine[Any, Any, None]], RunnableConfig]:
         codec, cipher = self._codec()
-        thread, put = convert.put_of(codec, config, checkpoint, metadata, new_versions)
+        thread, put = convert.put_of(codec, config, checkpoint, metadata, new_versions, self._memos)
         stored = convert.config_of(thread, put.namespace, put.checkpoint_id)
         return lambda engine: engine.save(thread, put, cipher), stored
 
@@ -179,7 +183,7 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> Callable[[Engine], Coroutine[Any, Any, None]] | None:
         codec, cipher = self._codec()
-        thread, put = convert.writes_of(codec, config, writes, task_id, task_path)
+        thread, put = convert.writes_of(codec, config, writes, task_id, task_path, self._memos)
         return (lambda engine: engine.writer.save_writes(thread, put, cipher)) if put.writes else None
 
     # --- loading
