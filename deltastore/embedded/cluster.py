@@ -7,9 +7,11 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,24 +45,22 @@ class Cluster:
         new = self.folder / f"creating-{os.getpid()}-{time.monotonic_ns()}"
         sync = ["--no-sync"] if self.settings.get("fsync") == "off" else []
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", *sync]
-        self.programs.run("initdb", "-D", str(new), *options)
-        self.programs.run("postgres", "--single", "-D", str(new), "template1", stdin=f"CREATE DATABASE {DATABASE};\n")
+        self.programs.run("initdb", *options, data=new)
+        self.programs.run("postgres", "--single", "template1", data=new, stdin=f"CREATE DATABASE {DATABASE};\n")
         new.rename(self.folder / keeper.DATA)
 
     def ensure_running(self, deadline: float) -> None:
         """Returns when the server accepts connections; starts it if it does not run.
 
         Raises:
-            DatabaseRefusedError: It ended while starting; the text says why.
+            DatabaseRefusedError: It ended while starting; the detail says why.
             DatabaseUnavailableError: It was not ready at `deadline` (of `time.monotonic`).
         """
         while not self._is_ready():
             if time.monotonic() > deadline:
                 raise self.late(f"see {self._log}")
-            if keeper.postmaster(self.folder) is not None or keeper.is_listening(self.folder):
+            if self._is_inhabited():
                 time.sleep(0.02)
-            elif orphans := self._orphans():
-                psutil.wait_procs(orphans, timeout=max(0, deadline - time.monotonic()))
             else:
                 self._launch(max(1, deadline - time.monotonic()))
 
@@ -76,24 +76,24 @@ class Cluster:
         lines = keeper.postmaster_lines(self.folder)
         return len(lines) >= 8 and lines[7].strip() == "ready" and keeper.is_listening(self.folder)
 
-    def _orphans(self) -> list[psutil.Process]:
-        """Processes of a server that was killed: they end by themselves, and until then nobody may start another."""
-        found = []
+    def _is_inhabited(self) -> bool:
+        """Whether a server runs, begins or ends: also without its files, and processes whose postmaster was killed.
+
+        Nobody may start another server meanwhile. Such processes end by themselves or become a server that is ready.
+        """
+        if keeper.postmaster(self.folder) is not None or keeper.is_listening(self.folder):
+            return True
         for process in psutil.process_iter():
-            try:
+            with suppress(psutil.Error):
                 if keeper.is_postgres_of(process, self.folder):
-                    found.append(process)
-            except psutil.Error:
-                continue
-        return found
+                    return True
+        return False
 
     def _launch(self, seconds_max: float) -> None:
         socket_folder = self._socket_folder()
-        # No process works on the data, so what a killed server left is stale. PostgreSQL would not see that where the
-        # server's process id lives again, be it as a zombie.
-        stale = [self.folder / keeper.DATA / "postmaster.pid", socket_folder / SOCKET, socket_folder / f"{SOCKET}.lock"]
-        for path in (*stale, self._log):
-            path.unlink(missing_ok=True)
+        _remove_misleading(self.folder / keeper.DATA / "postmaster.pid")
+        _remove_misleading(socket_folder / f"{SOCKET}.lock")
+        self._log.unlink(missing_ok=True)
         settings = {
             **self.settings,
             "listen_addresses": "",
@@ -101,23 +101,20 @@ class Cluster:
             "unix_socket_directories": str(socket_folder),
         }
         options = shlex.join(f"--{name}={value}" for name, value in settings.items())
+        command = [
+            "start",
+            "--wait",
+            f"--timeout={int(seconds_max)}",
+            f"--log={self._log.name}",
+            f"--options={options}",
+        ]
         try:
-            self.programs.run(
-                "pg_ctl",
-                "start",
-                "--wait",
-                f"--timeout={int(seconds_max)}",
-                "-D",
-                str(self.folder / keeper.DATA),
-                "-l",
-                str(self._log),
-                "-o",
-                options,
-                seconds_max=seconds_max + 5,
-            )
+            self.programs.run("pg_ctl", *command, data=self.folder / keeper.DATA, seconds_max=seconds_max + 5)
         except DatabaseRefusedError as error:
-            error.detail += "\n" + self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
-            raise
+            if self._is_inhabited():
+                return  # a start whose starter was killed came first
+            log = self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
+            raise DatabaseRefusedError(error.message, detail=f"{error.detail}\n{log}") from error
 
     def _socket_folder(self) -> Path:
         """The data folder, or a short one beside the temporary files where its path is too long or too odd."""
@@ -127,10 +124,23 @@ class Cluster:
             return data
         name = hashlib.sha256(f"{data}-{data.stat().st_ino}".encode()).hexdigest()[:16]
         folder = Path(tempfile.gettempdir()) / f"deltastore-{name}"
-        folder.mkdir(mode=0o700, exist_ok=True)
         owner = data.stat()
-        if os.geteuid() == 0:
-            os.chown(folder, owner.st_uid, owner.st_gid)
-        if folder.stat().st_uid != owner.st_uid or folder.stat().st_mode & 0o077:
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            if os.geteuid() == 0:
+                os.chown(folder, owner.st_uid, owner.st_gid)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner.st_uid or found.st_mode & 0o077:
             raise DatabaseRefusedError(f"{folder} belongs to somebody else", hint="remove it, or set TMPDIR")
         return folder
+
+
+def _remove_misleading(lock: Path) -> None:
+    """Removes a lock file of PostgreSQL if it is broken or its process id lives again as another process or a zombie.
+
+    PostgreSQL would take that for a running server. Other stale files it sees through by itself.
+    """
+    with suppress(FileNotFoundError):
+        process_id = lock.read_text().partition("\n")[0].strip()
+        if not process_id.isdigit() or psutil.pid_exists(int(process_id)):
+            lock.unlink()

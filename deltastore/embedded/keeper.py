@@ -124,14 +124,17 @@ def stop(folder: Path, seconds_max: float) -> None:
 
     Its end is seen in `postmaster()`, not waited for: a dead server may stay a zombie where no init process reaps.
     """
+    lines = postmaster_lines(folder)
     for signal_number in (signal.SIGINT, signal.SIGQUIT):
         if (server := postmaster(folder)) is None:
-            return
+            break
         with suppress(psutil.NoSuchProcess):
             server.send_signal(signal_number)
         deadline = time.monotonic() + seconds_max
         while postmaster(folder) is not None and time.monotonic() < deadline:
             time.sleep(0.01)
+    with suppress(OSError, IndexError):
+        Path(lines[4].strip()).rmdir()  # a socket folder of its own is empty now; the data folder never is
 
 
 def wait_until_unused(folder: Path) -> None:

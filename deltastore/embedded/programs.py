@@ -23,8 +23,11 @@ class Programs:
     folder: Path
     user: str | None
 
-    def run(self, program: str, *arguments: str, stdin: str = "", seconds_max: float = 300) -> None:
-        """Runs one program to its end, untouched by the caller's PG* and locale variables.
+    def run(self, program: str, *arguments: str, data: Path, stdin: str = "", seconds_max: float = 300) -> None:
+        """Runs one program on a data folder to its end, untouched by the caller's PG* and locale variables.
+
+        The data folder is handed over as a variable and its parent is the working folder: pg_ctl does not quote paths
+        well enough for the shell that it calls.
 
         Raises:
             DatabaseRefusedError: It failed; the detail holds what it printed.
@@ -42,8 +45,8 @@ class Programs:
                 user=self.user,
                 group=self.user and pwd.getpwnam(self.user).pw_gid,
                 extra_groups=self.user and [],
-                cwd="/",
-                env={**variables, "LC_ALL": "C"},
+                cwd=data.parent,
+                env={**variables, "LC_ALL": "C", "PGDATA": str(data)},
             )
         except (subprocess.SubprocessError, OSError) as error:
             printed = getattr(error, "stderr", None) or error

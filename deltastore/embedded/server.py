@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -76,12 +77,13 @@ class EmbeddedServer:
             The DSN.
 
         Raises:
-            InvalidConfigError: The extra `embedded` is not installed.
+            InvalidConfigError: The extra `embedded` is not installed, or the folder holds something else.
             DatabaseRefusedError: The folder or PostgreSQL's programs cannot be used.
             DatabaseUnavailableError: The server was not ready within `seconds_max`.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._refuse_foreign_folder()
             programs = find_programs(self.folder / keeper.DATA, self._programs_folder)
             give_to_server_user(self.folder, programs)
             self._enter(Cluster(self.folder, programs, self._settings), seconds_max)
@@ -93,8 +95,11 @@ class EmbeddedServer:
         """Leaves the server, and stops it if nobody else uses it. Harmless when not started."""
         if self._clients is None:
             return
-        with keeper.locked(self.folder / keeper.GATE_LOCK, keeper.STOP_SECONDS_MAX) as gate:
-            self._leave()
+        self._leave()
+        with (
+            suppress(FileNotFoundError),  # the folder was removed: the server notices that within a minute and ends
+            keeper.locked(self.folder / keeper.GATE_LOCK, keeper.STOP_SECONDS_MAX) as gate,
+        ):
             if gate:
                 keeper.stop_if_unused(self.folder, keeper.STOP_SECONDS_MAX)
 
@@ -129,6 +134,15 @@ class EmbeddedServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop_async()
+
+    def _refuse_foreign_folder(self) -> None:
+        names = {path.name for path in self.folder.iterdir()}
+        if names and keeper.GATE_LOCK not in names:
+            raise InvalidConfigError(
+                f"{self.folder} is not empty and holds no embedded server",
+                detail=f"found {sorted(names)[:3]}",
+                hint="name a new or an empty folder",
+            )
 
     def _enter(self, cluster: Cluster, seconds_max: float) -> None:
         deadline = time.monotonic() + seconds_max
