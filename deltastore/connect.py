@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -57,7 +56,7 @@ class DeltaSaver(EngineSaver):
         options = _options(snapshot_frequency, cache_bytes)
         storage = PostgresStorage(pool, schema, create_schema=create_schema, timeout_seconds=timeout_seconds)
         super().__init__(_opener(options, _given(storage)), serde=serde)
-        self._bridge.adopt(Engine(storage, options), _loop_of(pool))
+        self._bridge.adopt(Engine(storage, options), pool._loop)  # type: ignore[attr-defined] # noqa: SLF001
 
     @classmethod
     def from_conn_string(
@@ -157,14 +156,6 @@ def _opener(
     return open_engine
 
 
-def _loop_of(pool: Pool) -> asyncio.AbstractEventLoop:
-    """The loop that a pool's connections belong to: asyncpg takes it when the pool is made."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return cast("asyncio.AbstractEventLoop", pool._loop)
-
-
 def _given(storage: Storage) -> OpenStorage:
     async def open_storage() -> tuple[Storage, Callable[[], Awaitable[None]]]:
         return storage, storage.close
@@ -188,8 +179,10 @@ def _connected(dsn: str, schema: str, options: PoolOptions, create_schema: bool)
             raise
 
         async def close() -> None:
-            await storage.close()
-            await server.stop_async()
+            try:
+                await storage.close()
+            finally:
+                await server.stop_async()
 
         return storage, close
 

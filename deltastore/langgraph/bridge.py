@@ -56,10 +56,9 @@ class Bridge:
             raise WrongLoopError("the saver is not open", hint="use it inside of 'async with saver:' or 'with saver:'")
         return self._engine
 
-    @property
-    def has_own_loop(self) -> bool:
-        """Whether the home loop is our own."""
-        return self._thread is not None
+    def is_home(self) -> bool:
+        """Whether this thread runs the home loop."""
+        return self._home is not None and _running_loop() is self._home
 
     async def open(self) -> None:
         """Opens on the running loop."""
@@ -94,7 +93,7 @@ class Bridge:
         """Closes what `open` opened. Harmless when it isn't open."""
         if self._is_adopted or self._home is None:
             return
-        if self.has_own_loop:
+        if self._thread is not None:
             raise WrongLoopError("the saver was opened by a plain 'with'", hint="leave it the same way")
         close, self._engine, self._close = self._close, None, None
         try:
@@ -107,7 +106,7 @@ class Bridge:
         """Closes what `open_in_thread` opened. Harmless when it isn't open."""
         if self._is_adopted or self._home is None:
             return
-        if not self.has_own_loop:
+        if self._thread is None:
             raise WrongLoopError("the saver was opened by 'async with'", hint="leave it the same way")
         close, self._engine, self._close = self._close, None, None
         try:
@@ -123,7 +122,7 @@ class Bridge:
             WrongLoopError: This thread runs the home loop, the saver is not open, or its loop has ended.
         """
         engine, home = self.engine, self._running_home()
-        if _running_loop() is home:
+        if self.is_home():
             raise WrongLoopError(
                 "a synchronous call was made on the event loop that the saver belongs to, and would wait for itself",
                 hint="await the method with an 'a' in front (graph.ainvoke, saver.aget_tuple), "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -77,21 +77,16 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
     def setup(self) -> Awaitable[None]:
         """Creates or migrates the schema; does nothing when it is up to date. Safe from many processes at once.
 
-        In a synchronous program, or when the saver was opened by a plain `with`, the work is done when the call
-        returns. In asynchronous code, await it.
+        Await it on the saver's own loop (after `async with`, or over a pool). Anywhere else the work is done when the
+        call returns, and awaiting it is allowed.
 
         Raises:
             DatabaseError: The server is away, or the role may not create what is missing.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            self._bridge.run(_setup)
-            return _Done()
-        if self._bridge.has_own_loop:
-            self._bridge.run(_setup)
-            return _Done()
-        return self._bridge.arun(_setup)
+        if self._bridge.is_home():
+            return self._bridge.arun(_setup)
+        self._bridge.run(_setup)
+        return _Done()
 
     # --- saving
 
@@ -479,5 +474,5 @@ async def _setup(engine: Engine) -> None:
 class _Done:
     """What a finished `setup` returns, so that it can be awaited all the same."""
 
-    def __await__(self) -> Iterator[Any]:
-        return iter(())
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from ()

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.graph import END, START, StateGraph
 
 from deltastore.engine import Engine
@@ -31,6 +32,12 @@ def echo_graph(saver: Any) -> Any:
 
 def config(thread_id: str = "t", **more: Any) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": "", **more}}
+
+
+def head(saver: BaseCheckpointSaver[Any], thread_id: str = "t") -> CheckpointTuple:
+    found = saver.get_tuple(config(thread_id))
+    assert found is not None
+    return found
 
 
 class Opened:

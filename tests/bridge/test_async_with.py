@@ -200,7 +200,7 @@ def test_a_call_under_way_when_the_saver_is_closed(wait: bool) -> None:
 def test_a_saver_moves_to_a_new_loop_when_it_is_opened_there() -> None:
     saver = memory_saver()
 
-    async def run(word: str) -> list[str]:
+    async def run(word: str) -> Any:
         async with saver:
             return (await echo_graph(saver).ainvoke({"words": [word]}, config()))["words"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import asyncpg
 import pytest
 
-from deltastore import DeltaSaver, InvalidConfigError, WrongLoopError
+from deltastore import DatabaseError, DeltaSaver, InvalidConfigError, WrongLoopError
 from tests.bridge.savers import config, echo_graph
 
 
@@ -20,7 +21,8 @@ async def test_usable_without_entering_and_never_closed(database_dsn: str) -> No
         for _ in range(2):
             async with saver as entered:
                 assert entered is saver
-                assert (await entered.aget(config()))["channel_values"]["words"] == ["a", "A"]
+                state = await echo_graph(entered).aget_state(config())
+                assert state.values["words"] == ["a", "A"]
             with saver:
                 pass
         assert not pool.is_closing()
@@ -48,7 +50,7 @@ def test_the_saver_belongs_to_the_pools_loop_wherever_it_is_made(database_dsn: s
     async def open_pool() -> asyncpg.Pool:
         return await asyncpg.create_pool(database_dsn, min_size=1, max_size=3)
 
-    async def use(word: str) -> list[str]:
+    async def use(word: str) -> Any:
         saver = DeltaSaver(pool)
         return (await echo_graph(saver).ainvoke({"words": [word]}, config()))["words"]
 
@@ -69,8 +71,6 @@ async def test_a_pool_that_the_caller_closed(database_dsn: str) -> None:
     saver = DeltaSaver(pool)
     assert await saver.aget_tuple(config()) is None
     await pool.close()
-    from deltastore import DatabaseError
-
     with pytest.raises(DatabaseError, match="pool is clos"):
         await saver.aget_tuple(config())
 

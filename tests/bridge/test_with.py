@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_worker_threads_share_one_saver(database_dsn: str) -> None:
     with DeltaSaver.from_conn_string(database_dsn, max_size=4) as saver, ThreadPoolExecutor(8) as executor:
         graph = echo_graph(saver)
 
-        def run(number: int) -> list[str]:
+        def run(number: int) -> Any:
             for word in ("a", "b"):
                 graph.invoke({"words": [f"{word}{number}"]}, config(f"t{number}"))
             return graph.get_state(config(f"t{number}")).values["words"]
