@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +21,7 @@ from deltastore.core.containment import contains
 from deltastore.core.model import (
     Chains,
     CheckpointRow,
+    Known,
     ListEntry,
     ListQuery,
     MetadataRow,
@@ -122,7 +123,7 @@ class MemoryStorage:
             return Saved(thread.epoch, (number,))
 
     async def load_chains(
-        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, *, segments: bool = True
+        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, known: Known | None = None
     ) -> Chains | None:
         """Rows to rebuild the given checkpoints, or with None the head (largest visible id) of the namespace."""
         with self._lock:
@@ -137,13 +138,14 @@ class MemoryStorage:
             wanted = (thread.checkpoints.get((namespace, key)) for key in dict.fromkeys(checkpoint_ids))
             found = [row for row in wanted if row is not None]
             targets = [row for row in found if not row.hidden]
-            rows = {row.key: row for each in found for row in _chain(thread, each)}
+            ends = known.checkpoint_ids if known is not None and known.epoch == thread.epoch else ()
+            rows = {row.key: row for each in found for row in _chain(thread, each, ends)}
             return Chains(
                 thread=thread.ref,
                 epoch=thread.epoch,
                 targets=tuple(row.checkpoint_id for row in targets),
                 rows=tuple(rows.values()),
-                segments=tuple(_segments_of(thread, rows, everything=segments)),
+                segments=tuple(_segments_of(thread, rows)),
                 metadata=tuple(
                     thread.metadata[number]
                     for number in dict.fromkeys(row.metadata_id for row in targets)
@@ -282,10 +284,10 @@ def _drop(rows: dict[_Key, _Row], keys: Iterable[_Key]) -> None:
         rows.pop(key, None)
 
 
-def _chain(thread: _Thread, row: CheckpointRow) -> Iterator[CheckpointRow]:
-    """The row and its ancestors back to the anchor, as far as their depths fit."""
+def _chain(thread: _Thread, row: CheckpointRow, ends: Collection[bytes]) -> Iterator[CheckpointRow]:
+    """The row and its ancestors back to the anchor or the first of `ends`, as far as their depths fit."""
     yield row
-    while row.depth > 0 and row.parent_id is not None:
+    while row.depth > 0 and row.parent_id is not None and row.checkpoint_id not in ends:
         parent = thread.checkpoints.get((row.namespace, row.parent_id))
         if parent is None or parent.depth != row.depth - 1:
             return
@@ -293,14 +295,12 @@ def _chain(thread: _Thread, row: CheckpointRow) -> Iterator[CheckpointRow]:
         yield row
 
 
-def _segments_of(
-    thread: _Thread, rows: dict[tuple[str, bytes], CheckpointRow], *, everything: bool
-) -> Iterator[SegmentRow]:
-    """What the rows name and the writes to them; or only the pages among it."""
+def _segments_of(thread: _Thread, rows: dict[tuple[str, bytes], CheckpointRow]) -> Iterator[SegmentRow]:
+    """What the rows name and the writes to them."""
     named = {number for row in rows.values() for number in row.segments}
     for number, segment in thread.segments.items():
         is_write = segment.kind is SegmentKind.WRITES and (segment.namespace, segment.checkpoint_id) in rows
-        if (number in named or is_write) and (everything or segment.kind is SegmentKind.PAGES):
+        if number in named or is_write:
             yield segment
 
 

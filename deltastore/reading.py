@@ -1,14 +1,15 @@
 """The reading half of the engine: load, list, history.
 
 A load takes two statements at most: the chain with everything that was written along it, then the older segments that
-the chain's anchor refers to, without those that the cache holds. All that is read is kept in the cache, so the save
-that follows a load finds its parent there.
+the chain's anchor refers to, without those that the cache holds. A chain is read no further back than to a state that
+the cache has. All that is read is kept there, so the save that follows a load finds its parent, and the history of a
+DeltaChannel, which LangGraph asks for right after a load, needs no statement at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
@@ -19,11 +20,11 @@ from deltastore.core.model import (
     ITEM_BITS,
     Chains,
     CheckpointRow,
+    Known,
     ListEntry,
     ListQuery,
     MetadataRow,
     ThreadRef,
-    segment_of,
 )
 from deltastore.core.payload import checkpoint_binding, metadata_binding, unpack_volatile
 from deltastore.core.pieces import PieceList
@@ -34,6 +35,7 @@ from deltastore.options import EngineOptions
 from deltastore.storage import Storage
 
 INDEX_MASK = (1 << ITEM_BITS) - 1
+JUST_LOADED_MAX = 64
 MISSING_HINT = "the database lost rows or was changed by hand: restore them from a backup"
 
 Wanted = Callable[[list[Any], bytes], bool]
@@ -135,6 +137,8 @@ class Reader:
     storage: Storage
     cache: Cache
     options: EngineOptions
+    just_loaded: dict[tuple[bytes, str, bytes], Chain] = field(default_factory=dict)
+    """Chains of checkpoints that were loaded a moment ago: LangGraph asks for their histories next, once."""
 
     async def load(
         self, thread: ThreadRef, namespace: str, checkpoint_id: bytes | None, cipher: Cipher | None
@@ -144,11 +148,14 @@ class Reader:
         Raises:
             StoredDataError: It is there but cannot be rebuilt exactly.
         """
-        ids = None if checkpoint_id is None else [checkpoint_id]
-        chains = await self.storage.load_chains(thread.key, namespace, ids)
+        chains, chain = await self._chains(thread, namespace, None if checkpoint_id is None else [checkpoint_id], cipher)
         if chains is None or not chains.targets:
             return None
-        return (await self._load_targets(chains, namespace, cipher))[0]
+        loaded = (await self._load_targets(chains, chain, cipher))[0]
+        self.just_loaded[thread.key, namespace, loaded.checkpoint_id] = chain
+        while len(self.just_loaded) > JUST_LOADED_MAX:
+            del self.just_loaded[next(iter(self.just_loaded))]
+        return loaded
 
     async def listing(
         self, query: ListQuery, limit: int | None, cipher: Cipher | None, wanted: Wanted | None
@@ -167,9 +174,9 @@ class Reader:
             entries = await self.storage.list_checkpoints(query)
             matching = [entry for entry in entries if wanted is None or wanted(*self.metadata(entry, cipher))][:left]
             for thread, namespace, ids in _runs(matching):
-                chains = await self.storage.load_chains(thread.key, namespace, ids)
+                chains, chain = await self._chains(thread, namespace, ids, cipher)
                 if chains is not None:
-                    for loaded in await self._load_targets(chains, namespace, cipher):
+                    for loaded in await self._load_targets(chains, chain, cipher):
                         yield loaded
             left = None if left is None else left - len(matching)
             if len(entries) < query.limit:
@@ -189,14 +196,17 @@ class Reader:
         Raises:
             StoredDataError: A part of it is missing or cannot be read.
         """
-        ids = None if checkpoint_id is None else [checkpoint_id]
-        chains = await self.storage.load_chains(thread.key, namespace, ids)
-        if chains is None or not chains.targets:
-            return {}
-        target = chains.targets[0]
-        chain = self.chain(chains, namespace, cipher)
+        chain = None
+        if checkpoint_id is not None:
+            target, chain = checkpoint_id, self.just_loaded.pop((thread.key, namespace, checkpoint_id), None)
+        if chain is None:
+            ids = None if checkpoint_id is None else [checkpoint_id]
+            chains, chain = await self._chains(thread, namespace, ids, cipher)
+            if chains is None or not chains.targets:
+                return {}
+            target = chains.targets[0]
+            self.remember(chains, chain, [target])
         state = chain.state(target)
-        self.remember(chains, chain, [target])
         histories = dict(state.histories)
         if any(channel in state.values for channel in channels):
             histories |= await self._histories_behind_values(thread, chain, target, cipher)
@@ -211,11 +221,8 @@ class Reader:
         self, thread: ThreadRef, namespace: str, checkpoint_id: bytes, cipher: Cipher | None
     ) -> Found | None:
         """A checkpoint's state and write segments, hidden or not, into the cache; no items. None if it isn't there."""
-        chains = await self.storage.load_chains(thread.key, namespace, [checkpoint_id])
-        if chains is None:
-            return None
-        chain = self.chain(chains, namespace, cipher)
-        if checkpoint_id not in chain.rows:
+        chains, chain = await self._chains(thread, namespace, [checkpoint_id], cipher)
+        if chains is None or checkpoint_id not in chain.rows:
             return None
         state = chain.state(checkpoint_id)
         cached = self.remember(chains, chain, [checkpoint_id])
@@ -228,9 +235,8 @@ class Reader:
         query = ListQuery(thread.key, namespace, limit=page)
         while entries := await self.storage.list_checkpoints(query):
             ids = [entry.row.checkpoint_id for entry in entries]
-            chains = await self.storage.load_chains(thread.key, namespace, ids)
+            chains, chain = await self._chains(thread, namespace, ids, cipher)
             if chains is not None:
-                chain = self.chain(chains, namespace, cipher)
                 states = [chain.state(target) for target in chains.targets]
                 self.remember(chains, chain, ())
                 for state in states:
@@ -263,11 +269,28 @@ class Reader:
                     cached.remember_segment(segment)
         return found
 
-    def chain(self, chains: Chains, namespace: str, cipher: Cipher | None) -> Chain:
-        """The loaded rows as a chain."""
-        return Chain.of(
-            chains.thread, namespace, chains.rows, chains.segments, self.options.ignored_channels, cipher
+    async def _chains(
+        self, thread: ThreadRef, namespace: str, ids: Sequence[bytes] | None, cipher: Cipher | None
+    ) -> tuple[Chains | None, Chain]:
+        """Rows read back to what the cache knows, and the chain of both."""
+        cached = self.cache.get(thread.key)
+        states = {} if cached is None else {key[1]: state for key, state in cached.states.items() if key[0] == namespace}
+        known = None if cached is None else Known(cached.epoch, tuple(states))
+        chains = await self.storage.load_chains(thread.key, namespace, ids, known)
+        if chains is None:
+            return None, Chain(thread, namespace, {}, self.options.ignored_channels, cipher)
+        current = cached is not None and cached.epoch == chains.epoch
+        chain = Chain.of(
+            chains.thread,
+            namespace,
+            chains.rows,
+            chains.segments,
+            self.options.ignored_channels,
+            cipher,
+            states if current else {},
+            cached.segments if cached is not None else {},
         )
+        return chains, chain
 
     def remember(self, chains: Chains, chain: Chain, targets: Iterable[bytes]) -> CachedThread:
         """Puts what was read, and the states of the targets, into the cache; returns the thread's part of it."""
@@ -285,8 +308,8 @@ class Reader:
         """Both parts of a listed checkpoint's metadata."""
         return self._volatile(entry.thread, entry.row, cipher), self._shared(entry.thread, entry.metadata, cipher)
 
-    async def _load_targets(self, chains: Chains, namespace: str, cipher: Cipher | None) -> list[Loaded]:
-        chain = self.chain(chains, namespace, cipher)
+    async def _load_targets(self, chains: Chains, chain: Chain, cipher: Cipher | None) -> list[Loaded]:
+        namespace = chain.namespace
         states = {target: chain.state(target) for target in chains.targets}
         cached = self.remember(chains, chain, chains.targets)
         pending = {target: effective(chain.writes.get(target, ())) for target in chains.targets}
@@ -294,6 +317,8 @@ class Reader:
         for state in states.values():
             for value in state.values.values():
                 wanted |= value.pieces.segment_ids()
+        if len(states) == 1:
+            wanted |= history_segment_ids(state.histories.values())
         for writes in pending.values():
             for stored in writes:
                 wanted |= stored.write.pieces.segment_ids()
@@ -328,7 +353,7 @@ class Reader:
         row = chain.rows[target]
         if row.parent_id is None:
             return {}
-        if row.depth > 0:
+        if row.depth > 0 and row.parent_id in chain.rows:
             parent, writes = chain.state(row.parent_id), chain.writes.get(row.parent_id, ())
         else:
             found = await self.find(thread, row.namespace, row.parent_id, cipher)
@@ -341,11 +366,7 @@ class Reader:
         self, chain: Chain, target: bytes, histories: Mapping[str, History], cipher: Cipher | None
     ) -> ItemReader:
         """Opens everything that histories need. Writes that repeat stored items may need one more statement."""
-        wanted: set[int] = set()
-        for history in histories.values():
-            wanted |= {segment_of(place) for place in history.writes.places if isinstance(place, int)}
-            if history.seed is not None:
-                wanted |= history.seed.pieces.segment_ids()
+        wanted = history_segment_ids(histories.values())
         cached = self.cache.get(chain.thread.key)
         segments = await self.open(chain.thread, wanted, chain.segments, cipher, cached)
         reader = ItemReader(describe(chain.thread, chain.namespace, target), segments)
@@ -371,6 +392,16 @@ class Reader:
         except StoredDataError as error:
             where = f"metadata {document.metadata_id} of thread {thread.thread_id!r}"
             raise type(error)(f"{where} cannot be read: {error.message}", detail=error.detail) from error
+
+
+def history_segment_ids(histories: Iterable[History]) -> set[int]:
+    """Ids of the segments that hold the writes and the items of the seeds."""
+    wanted: set[int] = set()
+    for history in histories:
+        wanted |= history.writes.segment_ids()
+        if history.seed is not None:
+            wanted |= history.seed.pieces.segment_ids()
+    return wanted
 
 
 def _runs(entries: Sequence[ListEntry]) -> Iterator[tuple[ThreadRef, str, list[bytes]]]:

@@ -21,6 +21,7 @@ from typing import Protocol
 
 from deltastore.core.model import (
     Chains,
+    Known,
     ListEntry,
     ListQuery,
     Refusal,
@@ -63,11 +64,11 @@ class Storage(Protocol):
         """Stores the writes of one `put_writes` call."""
 
     async def load_chains(
-        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, *, segments: bool = True
+        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, known: Known | None = None
     ) -> Chains | None:
         """Rows to rebuild the given checkpoints, or with None the head (largest visible id) of the namespace.
 
-        Returns None if the thread does not exist. `segments=False` leaves out all segments but pages.
+        Returns None if the thread does not exist. Chains end at known checkpoints, whose own rows are included.
         A target that does not exist or is hidden is left out of `Chains.targets`; the chain of a hidden one is among
         the rows all the same, for a save that builds on it.
         """

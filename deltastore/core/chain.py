@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from deltastore.core import header as headers
 from deltastore.core.frame import Cipher, unseal
@@ -112,16 +113,31 @@ class Chain:
         segments: Iterable[SegmentRow],
         ignored: frozenset[str],
         cipher: Cipher | None,
+        known: Mapping[bytes, State] = MappingProxyType({}),
+        opened: Mapping[int, OpenSegment] = MappingProxyType({}),
     ) -> Chain:
-        """Opens the segments that came with the rows and arranges the rows."""
+        """Opens the segments that came with the rows and arranges the rows.
+
+        Args:
+            thread: The thread.
+            namespace: The namespace.
+            rows: Its rows.
+            segments: What came with them.
+            ignored: Channels that never get a history.
+            cipher: Opens ciphered payloads.
+            known: States of checkpoints, at which chains may end.
+            opened: Segments that need not be opened again.
+        """
         chain = cls(thread, namespace, {row.checkpoint_id: row for row in rows}, ignored, cipher)
+        chain._states.update(known)
         for segment in segments:
             if segment.kind == SegmentKind.PAGES:
                 chain.pages[segment.segment_id] = unpack_page(open_plain(thread, segment, cipher))
                 continue
-            opened = chain.segments[segment.segment_id] = open_segment(thread, segment, cipher)
+            known_segment = opened.get(segment.segment_id) or open_segment(thread, segment, cipher)
+            chain.segments[segment.segment_id] = known_segment
             if segment.kind == SegmentKind.WRITES:
-                chain.writes.setdefault(segment.checkpoint_id, []).append(opened)
+                chain.writes.setdefault(segment.checkpoint_id, []).append(known_segment)
         return chain
 
     def payload(self, checkpoint_id: bytes) -> CheckpointPayload:
@@ -168,7 +184,7 @@ class Chain:
             if row.parent_id is None:
                 raise BrokenChainError(f"{self._at(current)} is a delta without a parent")
             current, depth = row.parent_id, row.depth
-        if path and current in self._states and self.rows[path[-1]].depth != self._states[current].depth + 1:
+        if path and depth and current in self._states and depth != self._states[current].depth + 1:
             raise BrokenChainError(f"{self._at(path[-1])} does not follow its parent")
         return path
 

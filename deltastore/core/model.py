@@ -171,6 +171,17 @@ class Refusal(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """Checkpoints of a namespace whose state is known already: a chain need not be read beyond them.
+
+    Holds for one epoch of the thread; at another one the storage takes no notice of it.
+    """
+
+    epoch: int
+    checkpoint_ids: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Chains:
     """Rows of one namespace that are enough to rebuild the `targets`.
 
@@ -178,9 +189,8 @@ class Chains:
         thread: The thread.
         epoch: The thread's epoch when the rows were read.
         targets: Ordered keys of the requested checkpoints that exist and are visible, in the order of the request.
-        rows: The targets and their ancestors back to the nearest anchors; no duplicates; any order.
-        segments: All segments written with or to those rows (without pages unless a row refers to them), and
-            every older segment that a row's `segments` names.
+        rows: The targets and their ancestors back to the nearest anchors or known checkpoints; no duplicates; any order.
+        segments: All segments that a row's `segments` names, and all writes to the rows.
         metadata: The metadata documents of the targets.
     """
 

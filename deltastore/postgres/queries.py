@@ -12,6 +12,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from deltastore.core.model import (
     Chains,
+    Known,
     CheckpointRow,
     ListEntry,
     ListQuery,
@@ -94,11 +95,11 @@ class Queries:
         thread_key: bytes,
         namespace: str,
         checkpoint_ids: Sequence[bytes] | None,
-        *,
-        segments: bool,
+        known: Known | None,
     ) -> Chains | None:
         """Rows that rebuild some checkpoints, or the head."""
-        records = await connection.fetch(self.text["load_chains"], thread_key, namespace, checkpoint_ids, segments)
+        ends = (None, []) if known is None else (known.epoch, known.checkpoint_ids)
+        records = await connection.fetch(self.text["load_chains"], thread_key, namespace, checkpoint_ids, *ends)
         return rows.chains(records, thread_key, namespace, checkpoint_ids)
 
     async def load_segments(

@@ -97,11 +97,15 @@ SELECT
 
 -- name: load_chains
 -- Chains of some checkpoints, or ($3 NULL) of the head of the namespace, back to their anchors, with what they refer to.
+-- A chain ends early at a checkpoint that the caller knows ($5), if the thread is still at the epoch of this knowledge ($4).
 --
--- Parts of the answer: 0 the thread, 1 checkpoints, 2 segments ($4: all, else pages only), 3 metadata of the targets.
+-- Parts of the answer: 0 the thread, 1 checkpoints, 2 segments, 3 metadata of the targets.
 -- Arrays of ids and LATERAL with LIMIT leave the planner no choice but one descent of the index per row, also when it
 -- plans once for all parameters.
-WITH RECURSIVE wanted AS MATERIALIZED (
+WITH RECURSIVE known AS MATERIALIZED (
+    SELECT CASE WHEN epoch = $4::bigint THEN $5::bytea[] ELSE '{}' END AS ids
+    FROM {schema}.delta_threads WHERE thread_key = $1
+), wanted AS MATERIALIZED (
     SELECT coalesce($3::bytea[], ARRAY(
         SELECT checkpoint_id FROM {schema}.delta_checkpoints
         WHERE thread_key = $1 AND namespace = $2 AND NOT hidden
@@ -118,7 +122,7 @@ WITH RECURSIVE wanted AS MATERIALIZED (
         WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = chain.parent_id AND depth = chain.depth - 1
         LIMIT 1
     ) AS parent
-    WHERE chain.depth > 0
+    WHERE chain.depth > 0 AND NOT chain.checkpoint_id = ANY ((SELECT ids FROM known)::bytea[])
 ), checkpoints AS MATERIALIZED (
     SELECT checkpoint_id, parent_id, depth, hidden, orphaned, metadata_id, segments, payload
     FROM {schema}.delta_checkpoints
@@ -134,13 +138,17 @@ UNION ALL
 SELECT 1, metadata_id, NULL, checkpoint_id, parent_id, depth, hidden, orphaned, segments, payload
 FROM checkpoints
 UNION ALL
-SELECT 2, segment_id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references, payload
-FROM {schema}.delta_segments
-WHERE thread_key = $1 AND segment_id = ANY (ARRAY(SELECT segment_id FROM named)) AND ($4::boolean OR kind = 2)
+SELECT 2, segment.*
+FROM named CROSS JOIN LATERAL (
+    SELECT segment_id, namespace, checkpoint_id, NULL::bytea, kind, NULL::boolean, NULL::boolean, segment_references,
+        payload
+    FROM {schema}.delta_segments WHERE thread_key = $1 AND segment_id = named.segment_id
+    LIMIT 1
+) AS segment
 UNION ALL
 SELECT 2, segment_id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references, payload
 FROM {schema}.delta_segments
-WHERE $4::boolean AND thread_key = $1 AND namespace = $2 AND kind = 3
+WHERE thread_key = $1 AND namespace = $2 AND kind = 3
     AND checkpoint_id = ANY (ARRAY(SELECT checkpoint_id FROM chain))
     AND segment_id NOT IN (SELECT segment_id FROM named)
 UNION ALL

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TypeVar
 
 import asyncpg
 
 from deltastore.core.model import (
     Chains,
+    Known,
     ListEntry,
     ListQuery,
     Refusal,
@@ -118,13 +119,13 @@ class PostgresStorage:
         )
 
     async def load_chains(
-        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, *, segments: bool = True
+        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, known: Known | None = None
     ) -> Chains | None:
         """Rows to rebuild the given checkpoints, or with None the head, in one statement."""
         return await self._run(
             "load_chains",
             lambda connection: self._queries.load_chains(
-                connection, thread_key, namespace, checkpoint_ids, segments=segments
+                connection, thread_key, namespace, checkpoint_ids, known
             ),
         )
 
@@ -268,5 +269,10 @@ class PostgresStorage:
             ) from error
         try:
             yield connection
+        except DRIVER_ERRORS as error:
+            if is_lost_connection(error):
+                with suppress(asyncpg.InterfaceError):  # it noticed by itself
+                    connection.terminate()
+            raise
         finally:
             await self._pool.release(connection)

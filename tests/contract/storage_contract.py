@@ -13,6 +13,7 @@ import pytest
 
 from deltastore.core.model import (
     Chains,
+    Known,
     CheckpointRow,
     ListEntry,
     ListQuery,
@@ -83,9 +84,9 @@ async def save_chain(storage: Storage, numbers: Sequence[int], **fields: Any) ->
         await save(storage, row(number, parent, depth, **fields))
 
 
-async def load(storage: Storage, *numbers: int, namespace: str = "", segments: bool = True) -> Chains:
+async def load(storage: Storage, *numbers: int, namespace: str = "", known: Known | None = None) -> Chains:
     wanted = [key(number) for number in numbers] or None
-    chains = await storage.load_chains(T.key, namespace, wanted, segments=segments)
+    chains = await storage.load_chains(T.key, namespace, wanted, known)
     assert chains is not None
     return chains
 
@@ -350,14 +351,18 @@ class LoadingContract:
         await save(storage, row(2, segments=one.segment_ids))
         assert [segment.namespace for segment in (await load(storage)).segments] == ["sub"]
 
-    async def test_without_segments_the_named_pages_come(self, storage: Storage) -> None:
-        one = await save(storage, row(1), NewSegment(VALUES, b"1"), NewSegment(PAGES, b"p"))
-        write = await save_writes(storage, 1)
-        await save(storage, row(2, 1, 0, segments=(one.segment_ids[1], one.segment_ids[0], write)))
-        await save_writes(storage, 2)
-        for chains in (await load(storage, 1, segments=False), await load(storage, 2, segments=False)):
-            assert segments_of(chains) == [one.segment_ids[1]]
-        assert (await load(storage, segments=False)).targets == (key(2),)
+    async def test_a_chain_ends_at_a_known_checkpoint(self, storage: Storage) -> None:
+        await save_chain(storage, [1, 2, 3, 4])
+        epoch = (await load(storage)).epoch
+        for known, rows in (((2,), {2, 3, 4}), ((4, 2), {4}), ((9,), {1, 2, 3, 4}), ((), {1, 2, 3, 4})):
+            chains = await load(storage, known=Known(epoch, tuple(map(key, known))))
+            assert {numbers_of([each.checkpoint_id])[0] for each in chains.rows} == rows
+            assert chains.targets == (key(4),)
+
+    async def test_what_was_known_at_another_epoch_does_not_end_a_chain(self, storage: Storage) -> None:
+        await save_chain(storage, [1, 2, 3])
+        epoch = (await load(storage)).epoch
+        assert len((await load(storage, known=Known(epoch + 1, (key(3),)))).rows) == 3
 
     async def test_pages_that_no_row_names_do_not_come(self, storage: Storage) -> None:
         one = await save(storage, row(1), NewSegment(PAGES, b"p"))
