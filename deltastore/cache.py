@@ -42,7 +42,7 @@ class CachedThread:
     _to_index: list[int] = field(default_factory=list)
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """About how much memory it takes."""
         return self.items_bytes + INDEX_ENTRY_BYTES * len(self._marks)
 
@@ -52,6 +52,10 @@ class CachedThread:
         self.states.move_to_end(key)
         while len(self.states) > STATES_PER_THREAD:
             self.states.popitem(last=False)
+
+    def states_of(self, namespace: str) -> dict[bytes, State]:
+        """The states of a namespace by ordered checkpoint key."""
+        return {key[1]: state for key, state in self.states.items() if key[0] == namespace}
 
     def remember_writes(self, key: NodeKey, segments: Iterable[OpenSegment]) -> None:
         """Replaces what is known of the writes of a checkpoint."""
@@ -132,10 +136,10 @@ class Cache:
 
     def trim(self) -> None:
         """Keeps the bound. Called when nothing that is kept is in use."""
-        total = sum(thread.bytes for thread in self._threads.values())
+        total = sum(thread.size_bytes for thread in self._threads.values())
         while total > self._bytes_max and len(self._threads) > 1:
             _, thread = self._threads.popitem(last=False)
-            total -= thread.bytes
+            total -= thread.size_bytes
         for thread in self._threads.values():
-            if thread.bytes > self._bytes_max:
+            if thread.size_bytes > self._bytes_max:
                 thread.drop_segments()

@@ -56,7 +56,7 @@ class DeltaSaver(EngineSaver):
         options = _options(snapshot_frequency, cache_bytes)
         storage = PostgresStorage(pool, schema, create_schema=create_schema, timeout_seconds=timeout_seconds)
         super().__init__(_opener(options, _given(storage)), serde=serde)
-        self._bridge.adopt(Engine(storage, options), pool._loop)  # type: ignore[attr-defined] # noqa: SLF001
+        self.adopt(Engine(storage, options), pool._loop)  # type: ignore[attr-defined] # noqa: SLF001
 
     @classmethod
     def from_conn_string(
@@ -119,9 +119,7 @@ class DeltaSaver(EngineSaver):
         )
         quote_schema(schema)
         saver = cls.__new__(cls)
-        EngineSaver.__init__(
-            saver, _opener(options, _connected(dsn, schema, pool_options, create_schema)), serde=serde
-        )
+        EngineSaver.__init__(saver, _opener(options, _connected(dsn, schema, pool_options, create_schema)), serde=serde)
         return saver
 
     @classmethod
@@ -133,7 +131,7 @@ class DeltaSaver(EngineSaver):
         storage = MemoryStorage()
         saver = cls.__new__(cls)
         EngineSaver.__init__(saver, _opener(options, _given(storage)), serde=serde)
-        saver._bridge.adopt(Engine(storage, options), start_loop(saver._bridge))
+        saver.adopt(Engine(storage, options), start_loop(saver))
         return saver
 
 
@@ -165,27 +163,33 @@ def _given(storage: Storage) -> OpenStorage:
 
 def _connected(dsn: str, schema: str, options: PoolOptions, create_schema: bool) -> OpenStorage:
     async def open_storage() -> tuple[Storage, Callable[[], Awaitable[None]]]:
-        if dsn.partition(":")[0] != "embedded":
-            storage = await PostgresStorage.open(dsn, schema, options, create_schema=create_schema)
-            return storage, storage.close
-        from deltastore.embedded import EmbeddedServer, embedded_folder  # an extra
-
-        server = EmbeddedServer(embedded_folder(dsn))
-        address = await server.start_async()
-        try:
-            storage = await PostgresStorage.open(address, schema, options, create_schema=create_schema)
-        except BaseException:
-            await server.stop_async()
-            raise
-
-        async def close() -> None:
-            try:
-                await storage.close()
-            finally:
-                await server.stop_async()
-
-        return storage, close
+        if dsn.partition(":")[0] == "embedded":
+            return await _embedded(dsn, schema, options, create_schema)
+        storage = await PostgresStorage.open(dsn, schema, options, create_schema=create_schema)
+        return storage, storage.close
 
     return open_storage
 
 
+async def _embedded(
+    dsn: str, schema: str, options: PoolOptions, create_schema: bool
+) -> tuple[Storage, Callable[[], Awaitable[None]]]:
+    from deltastore.embedded import EmbeddedServer, embedded_folder  # noqa: PLC0415 - an extra, only for who asks
+
+    folder = embedded_folder(dsn)
+    assert folder is not None
+    server = EmbeddedServer(folder)
+    address = await server.start_async()
+    try:
+        storage = await PostgresStorage.open(address, schema, options, create_schema=create_schema)
+    except BaseException:
+        await server.stop_async()
+        raise
+
+    async def close() -> None:
+        try:
+            await storage.close()
+        finally:
+            await server.stop_async()
+
+    return storage, close

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 
 from deltastore.cache import Cache
 from deltastore.core.chain import Chain, describe
-from deltastore.core.draft import Draft, Put, anchor_draft, seal_checkpoint, seal_metadata, seal_row
+from deltastore.core.draft import Draft, Put, anchor_draft
 from deltastore.core.frame import Cipher, seal, unseal
 from deltastore.core.header import same
 from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, ThreadChanges, ThreadRef, ThreadRows
 from deltastore.core.payload import CheckpointPayload, checkpoint_binding
+from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_row
 from deltastore.core.sweep import RowKey, changed_marks, hide, references, supported, sweep
 from deltastore.errors import DatabaseUnavailableError
 from deltastore.options import EngineOptions
@@ -121,11 +122,10 @@ class Maintenance:
             stored, given = loaded.state.values.get(channel), put.values.get(channel)
             if (stored is None) != (given is None):
                 return False
-            if stored is not None and given is not None and (
-                stored.kind != given.kind
-                or stored.pieces.keys != given.keys
-                or loaded.items.read(stored.pieces) != given.items
-            ):
+            if stored is None or given is None:
+                continue
+            parts = stored.kind, stored.pieces.keys or None, loaded.items.read(stored.pieces)
+            if parts != (given.kind, given.keys or None, given.items):
                 return False
         return all(
             same(version, loaded.state.header.versions[channel]) for channel, version in put.header.versions.items()
@@ -143,7 +143,8 @@ class Maintenance:
             if rows is None or stale or row.key not in {each.key for each in rows.checkpoints}:
                 return False
             children = [
-                each for each in rows.checkpoints
+                each
+                for each in rows.checkpoints
                 if each.namespace == put.namespace and each.parent_id == put.checkpoint_id and each.depth > 0
             ]
             structure = await self._structure(edit, rows, children, cipher)
@@ -160,13 +161,11 @@ class Maintenance:
         self, edit: ThreadEdit, rows: ThreadRows, folded: Iterable[CheckpointRow], cipher: Cipher | None
     ) -> Structure:
         """The thread as chains; `folded` rows can be folded, so the writes along their chains are opened."""
-        by_key = {row.key: row for row in rows.checkpoints}
-        along = {
-            key for row in folded for key in supported({**{k: replace(r, hidden=True) for k, r in by_key.items()},
-                                                        row.key: replace(row, hidden=False)})
-        }
+        visible = {row.key for row in folded}
+        along = supported({row.key: replace(row, hidden=row.key not in visible) for row in rows.checkpoints})
         wanted = [
-            segment.segment_id for segment in rows.segments
+            segment.segment_id
+            for segment in rows.segments
             if segment.kind == SegmentKind.WRITES and (segment.namespace, segment.checkpoint_id) in along
         ]
         opened = await edit.segments(wanted) if wanted else []
@@ -195,18 +194,14 @@ class Maintenance:
         )
         return changed_marks(rows, marks, swept)
 
-    def _pruning(
-        self, structure: Structure, heads: Sequence[CheckpointRow], cipher: Cipher | None
-    ) -> ThreadChanges:
+    def _pruning(self, structure: Structure, heads: Sequence[CheckpointRow], cipher: Cipher | None) -> ThreadChanges:
         rows = structure.rows
         updates = [
             self._anchored(structure, head, replace(head, orphaned=head.parent_id is not None), cipher)
             for head in heads
         ]
         kept = {update.row.key: update.row for update, _ in updates}
-        needed = {
-            update.row.key: drafted_references(drafted) for update, drafted in updates
-        }
+        needed = {update.row.key: drafted_references(drafted) for update, drafted in updates}
         marked = {row.key: kept.get(row.key, replace(row, hidden=True)) for row in rows.checkpoints}
         swept = sweep(marked, needed, rows.segments, (metadata_id for metadata_id, _ in rows.metadata))
         return ThreadChanges(
@@ -255,4 +250,3 @@ def drafted_references(drafted: Draft) -> set[int]:
     payload = CheckpointPayload([], drafted.body)
     row = CheckpointRow("", b"", None, 0, (), b"", 0)
     return needed | {each for each in references(payload, row) if each >= 0}
-

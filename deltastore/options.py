@@ -25,6 +25,6 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         if type(self.snapshot_frequency) is not int or self.snapshot_frequency < 1:
-            raise InvalidConfigError(f"snapshot_frequency must be an integer of at least 1, got {self.snapshot_frequency!r}")
+            raise InvalidConfigError(f"snapshot_frequency must be a positive integer, got {self.snapshot_frequency!r}")
         if type(self.cache_bytes) is not int or self.cache_bytes < 0:
             raise InvalidConfigError(f"cache_bytes must be a non-negative integer, got {self.cache_bytes!r}")

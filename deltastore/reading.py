@@ -17,7 +17,6 @@ from deltastore.cache import Cache, CachedThread
 from deltastore.core.chain import Chain, describe, grow_histories, open_segment
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.model import (
-    ITEM_BITS,
     Chains,
     CheckpointRow,
     Known,
@@ -27,107 +26,16 @@ from deltastore.core.model import (
     ThreadRef,
 )
 from deltastore.core.payload import checkpoint_binding, metadata_binding, unpack_volatile
-from deltastore.core.pieces import PieceList
-from deltastore.core.state import History, State, Value
-from deltastore.core.writes import OpenSegment, StoredWrite, by_channel, effective
+from deltastore.core.state import History, State
+from deltastore.core.writes import OpenSegment, by_channel, effective
 from deltastore.errors import BrokenChainError, StoredDataError
+from deltastore.loaded import MISSING_HINT, ChannelHistory, Found, ItemReader, Loaded
 from deltastore.options import EngineOptions
 from deltastore.storage import Storage
 
-INDEX_MASK = (1 << ITEM_BITS) - 1
 JUST_LOADED_MAX = 64
-MISSING_HINT = "the database lost rows or was changed by hand: restore them from a backup"
 
 Wanted = Callable[[list[Any], bytes], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class ItemReader:
-    """Finds items in opened segments.
-
-    Attributes:
-        where: What errors name.
-        segments: The segments by id.
-    """
-
-    where: str
-    segments: Mapping[int, OpenSegment]
-
-    def read(self, pieces: PieceList) -> list[bytes]:
-        """The items of a piece list, in order. Raises `BrokenChainError` if one is not there."""
-        try:
-            return [
-                place if isinstance(place, bytes) else self.segments[place >> ITEM_BITS].items[place & INDEX_MASK]
-                for place in pieces.places
-            ]
-        except (KeyError, IndexError) as error:
-            raise self._missing(pieces, error) from error
-
-    def writes(self, places: PieceList) -> list[StoredWrite]:
-        """The writes at these places, in order. Raises `BrokenChainError` if one is not there."""
-        try:
-            return [
-                StoredWrite(place, self.segments[place >> ITEM_BITS].writes[place & INDEX_MASK])
-                for place in places.places
-                if isinstance(place, int)
-            ]
-        except (KeyError, IndexError) as error:
-            raise self._missing(places, error) from error
-
-    def _missing(self, pieces: PieceList, error: Exception) -> BrokenChainError:
-        missing = sorted(each for each in pieces.segment_ids() if each not in self.segments)
-        detail = f"missing segments {missing}" if missing else f"a segment is too short: {error!r}"
-        return BrokenChainError(f"{self.where}: stored items are missing", detail=detail, hint=MISSING_HINT)
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """One checkpoint, found and folded.
-
-    Attributes:
-        thread: Its thread.
-        namespace: Its namespace.
-        checkpoint_id: Its ordered key.
-        parent_id: The ordered key of its parent, or None if it has none or the parent was deleted.
-        state: Its state.
-        volatile: The changing part of its metadata.
-        shared: The shared part of its metadata, as one encoded item.
-        writes: Its pending writes, in order.
-        items: Finds all items that values and pending writes need.
-    """
-
-    thread: ThreadRef
-    namespace: str
-    checkpoint_id: bytes
-    parent_id: bytes | None
-    state: State
-    volatile: list[Any]
-    shared: bytes
-    writes: Sequence[StoredWrite]
-    items: ItemReader
-
-    @property
-    def where(self) -> str:
-        """How errors name it."""
-        return describe(self.thread, self.namespace, self.checkpoint_id)
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelHistory:
-    """What a DeltaChannel is rebuilt from, with the items it needs."""
-
-    seed: Value | None
-    writes: Sequence[StoredWrite]
-    items: ItemReader
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A checkpoint's state and write segments, and the part of the cache that belongs to the epoch of both."""
-
-    state: State
-    writes: Sequence[OpenSegment]
-    cached: CachedThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +56,8 @@ class Reader:
         Raises:
             StoredDataError: It is there but cannot be rebuilt exactly.
         """
-        chains, chain = await self._chains(thread, namespace, None if checkpoint_id is None else [checkpoint_id], cipher)
+        ids = None if checkpoint_id is None else [checkpoint_id]
+        chains, chain = await self._chains(thread, namespace, ids, cipher)
         if chains is None or not chains.targets:
             return None
         loaded = (await self._load_targets(chains, chain, cipher))[0]
@@ -228,9 +137,7 @@ class Reader:
         cached = self.remember(chains, chain, [checkpoint_id])
         return Found(state, chain.writes.get(checkpoint_id, ()), cached)
 
-    async def states(
-        self, thread: ThreadRef, namespace: str, cipher: Cipher | None, page: int
-    ) -> AsyncIterator[State]:
+    async def states(self, thread: ThreadRef, namespace: str, cipher: Cipher | None, page: int) -> AsyncIterator[State]:
         """The states of all visible checkpoints of a namespace, newest first, without items."""
         query = ListQuery(thread.key, namespace, limit=page)
         while entries := await self.storage.list_checkpoints(query):
@@ -274,7 +181,7 @@ class Reader:
     ) -> tuple[Chains | None, Chain]:
         """Rows read back to what the cache knows, and the chain of both."""
         cached = self.cache.get(thread.key)
-        states = {} if cached is None else {key[1]: state for key, state in cached.states.items() if key[0] == namespace}
+        states = {} if cached is None else cached.states_of(namespace)
         known = None if cached is None else Known(cached.epoch, tuple(states))
         chains = await self.storage.load_chains(thread.key, namespace, ids, known)
         if chains is None:
@@ -354,7 +261,8 @@ class Reader:
         if row.parent_id is None:
             return {}
         if row.depth > 0 and row.parent_id in chain.rows:
-            parent, writes = chain.state(row.parent_id), chain.writes.get(row.parent_id, ())
+            parent = chain.state(row.parent_id)
+            writes: Sequence[OpenSegment] = chain.writes.get(row.parent_id, ())
         else:
             found = await self.find(thread, row.namespace, row.parent_id, cipher)
             if found is None:

@@ -27,19 +27,18 @@ from deltastore.core.draft import (
     draft,
     draft_writes,
     foreign_channels,
-    seal_checkpoint,
-    seal_metadata,
-    seal_writes,
     settle_writes,
 )
 from deltastore.core.frame import Cipher
 from deltastore.core.header import same
 from deltastore.core.model import MetadataRow, Refusal, Save, Saved, SaveWrites, ThreadRef
+from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_writes
 from deltastore.core.state import State, Value
 from deltastore.core.writes import OpenSegment
 from deltastore.errors import BrokenChainError, DatabaseUnavailableError
+from deltastore.loaded import MISSING_HINT, Found
 from deltastore.options import EngineOptions
-from deltastore.reading import MISSING_HINT, Found, Reader
+from deltastore.reading import Reader
 from deltastore.storage import Storage
 
 ATTEMPTS = 8
@@ -176,7 +175,7 @@ class Writer:
         wanted: set[int] = set()
         for channel in put.values:
             history = found.state.histories.get(channel)
-            value = found.state.values.get(channel) or (history and history.seed)
+            value = found.state.values.get(channel) or (None if history is None else history.seed)
             if value is not None and value.marks is None:
                 wanted |= value.pieces.segment_ids()
         missing = [segment_id for segment_id in wanted if not found.cached.knows(segment_id)]

@@ -175,7 +175,8 @@ class Chain:
             if row is None or (depth is not None and row.depth != depth - 1):
                 found = "is missing" if row is None else f"has depth {row.depth} where {(depth or 0) - 1} is expected"
                 raise BrokenChainError(
-                    f"{self._at(checkpoint_id)} cannot be rebuilt: its ancestor {unpack_checkpoint_id(current)!r} {found}",
+                    f"{self._at(checkpoint_id)} cannot be rebuilt",
+                    detail=f"its ancestor {unpack_checkpoint_id(current)!r} {found}",
                     hint="restore the missing rows from a backup; other checkpoints are not touched by this",
                 )
             path.append(current)
@@ -215,9 +216,7 @@ class Chain:
         return describe(self.thread, self.namespace, checkpoint_id)
 
 
-def apply_delta(
-    parent: State, delta: Delta, consumed: Iterable[OpenSegment], ignored: frozenset[str]
-) -> State:
+def apply_delta(parent: State, delta: Delta, consumed: Iterable[OpenSegment], ignored: frozenset[str]) -> State:
     """The child's state: the one place where a delta gets its meaning, for loads and for saves."""
     header = headers.apply(parent.header, delta.header)
     names = list(parent.header.versions)
@@ -244,9 +243,7 @@ def _base(parent: State, channel: str, channel_edit: ChannelEdit) -> PieceList |
     return None
 
 
-def grow_histories(
-    parent: State, values: Mapping[str, Value], gained: Mapping[str, list[int]]
-) -> dict[str, History]:
+def grow_histories(parent: State, values: Mapping[str, Value], gained: Mapping[str, list[int]]) -> dict[str, History]:
     """Histories of the child's channels without a value.
 
     Args:

@@ -43,9 +43,11 @@ MSGPACK_TAG = bytes([MSGPACK])
 class Serializer(Protocol):
     """LangGraph's `SerializerProtocol`."""
 
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]: ...
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """The type's name and the bytes of a value."""
 
-    def loads_typed(self, data: tuple[str, bytes]) -> Any: ...
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value."""
 
 
 class ValueKind(IntEnum):
@@ -160,7 +162,7 @@ class Codec:
         path = find_lone_surrogate(value)
         if path is not None:
             raise UnserializableValueError(
-                f"{where}{path} holds a lone surrogate, which UTF-8 cannot hold and the serializer would replace by '?'",
+                f"{where}{path} holds a lone surrogate, which UTF-8 cannot hold and the serializer would make a '?'",
                 hint="clean the text first, for example text.encode('utf-8', 'replace').decode()",
             )
 
@@ -183,7 +185,7 @@ class Codec:
         for key, child in children:
             try:
                 self.serializer.dumps_typed(child)
-            except Exception:
+            except Exception:  # noqa: BLE001 - whatever the serializer raises
                 path, culprit = self._blame(child) if child is not value else ("", child)
                 return f"[{key!r}]{path}", culprit
         return "", value

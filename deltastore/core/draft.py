@@ -21,29 +21,13 @@ from typing import Any
 
 from deltastore.core import header as headers
 from deltastore.core.chain import apply_delta, grow_histories
-from deltastore.core.codec import EncodedValue, digest
-from deltastore.core.frame import Cipher, seal
+from deltastore.core.codec import EncodedValue
 from deltastore.core.header import Header, same
-from deltastore.core.model import CheckpointRow, Location, MetadataRow, NewSegment, SegmentKind
-from deltastore.core.payload import (
-    NO_BASE,
-    SEED_BASE,
-    VALUE_BASE,
-    Anchor,
-    ChannelEdit,
-    CheckpointPayload,
-    Delta,
-    checkpoint_binding,
-    metadata_binding,
-    pack_checkpoint,
-    pack_page,
-    pack_values,
-    pack_writes,
-    segment_binding,
-)
+from deltastore.core.model import Location
+from deltastore.core.payload import NO_BASE, SEED_BASE, VALUE_BASE, Anchor, ChannelEdit, Delta
 from deltastore.core.pieces import PieceList, Run, Script, match, own, paginate, settle
 from deltastore.core.state import History, State, Value
-from deltastore.core.writes import Write, OpenSegment, by_channel, effective
+from deltastore.core.writes import OpenSegment, Write, by_channel, effective
 from deltastore.errors import InvalidConfigError
 
 TINY_BYTES = 16
@@ -205,7 +189,7 @@ def draft(
         histories = grow_histories(base, values, by_channel(effective(consumed), ignored))
         state = replace(state, values=values, histories=histories)
     if state.header != put.header:
-        raise AssertionError("the drafted header differs from the given one: a defect of deltastore, nothing was stored")
+        raise AssertionError("the drafted header differs from the given one: a defect of deltastore")
     if parent is not None and not foreign and state.depth < snapshot_frequency:
         return Draft(state, delta, items.own, [], (), True)
     return anchor_draft(replace(state, header=put.header, depth=0), items.own)
@@ -238,9 +222,10 @@ def anchor_draft(state: State, items: list[bytes]) -> Draft:
         for name, history in state.histories.items()
     }
     anchored = replace(state, values=values, histories=histories, depth=0)
-    old_pages = sorted({page.segment_id for pieces in piece_lists(anchored) for page in pieces.pages} - {
-        -1 - position for position in range(len(pages))
-    })
+    old_pages = sorted(
+        {page.segment_id for pieces in piece_lists(anchored) for page in pieces.pages}
+        - {-1 - position for position in range(len(pages))}
+    )
     references = bool(old_pages) or any(
         isinstance(place, int) and place >= 0 for pieces in piece_lists(anchored) for place in pieces.places
     )
@@ -322,49 +307,6 @@ def marks_of(encoded: EncodedValue) -> list[Any]:
     return encoded.digests if encoded.keys is None else list(zip(encoded.keys, encoded.digests, strict=True))
 
 
-# --- sealing
-
-
-def seal_checkpoint(
-    put: Put, drafted: Draft, metadata_id: int, cipher: Cipher | None
-) -> tuple[CheckpointRow, tuple[NewSegment, ...]]:
-    """The row and the new segments of a drafted save."""
-    row = CheckpointRow(
-        put.namespace, put.checkpoint_id, put.parent_id, drafted.state.depth, drafted.old_pages, b"", metadata_id
-    )
-    return seal_row(row, CheckpointPayload(put.volatile, drafted.body), drafted, cipher)
-
-
-def seal_row(
-    row: CheckpointRow, payload: CheckpointPayload, drafted: Draft, cipher: Cipher | None
-) -> tuple[CheckpointRow, tuple[NewSegment, ...]]:
-    """`row` with its sealed payload, and the drafted new segments sealed for it."""
-    plain = pack_checkpoint(payload, drafted.old_pages, len(drafted.pages), bool(drafted.items))
-    sealed = replace(row, payload=seal(plain, associated=checkpoint_binding(row), cipher=cipher))
-    segments = []
-    if drafted.items:
-        segments.append(_seal_segment(SegmentKind.VALUES, row, pack_values(drafted.items), (), cipher))
-    segments += [
-        _seal_segment(SegmentKind.PAGES, row, pack_page(page), tuple(sorted(page.segment_ids())), cipher)
-        for page in drafted.pages
-    ]
-    return sealed, tuple(segments)
-
-
-def _seal_segment(
-    kind: SegmentKind, row: CheckpointRow, plain: bytes, references: tuple[int, ...], cipher: Cipher | None
-) -> NewSegment:
-    binding = segment_binding(kind, row.namespace, row.checkpoint_id)
-    return NewSegment(kind, seal(plain, associated=binding, cipher=cipher), references)
-
-
-def seal_metadata(put: Put, cipher: Cipher | None) -> MetadataRow:
-    """The shared metadata as a row of its own; equal metadata gets an equal id."""
-    metadata_id = int.from_bytes(digest(put.shared)[:8], "big", signed=True)
-    sealed = seal(put.shared, associated=metadata_binding(metadata_id), cipher=cipher)
-    return MetadataRow(metadata_id, put.document, sealed)
-
-
 @dataclass(frozen=True, slots=True)
 class PutWrites:
     """A `put_writes` call, encoded: `(index, channel, value)` for each write."""
@@ -391,18 +333,7 @@ def draft_writes(put: PutWrites, items: Items) -> tuple[Write, ...]:
     )
 
 
-def seal_writes(put: PutWrites, writes: Sequence[Write], items: Items, cipher: Cipher | None) -> NewSegment:
-    """The segment of a `put_writes` call."""
-    references = {place for write in writes for place in write.pieces.segment_ids() if place >= 0}
-    plain = pack_writes(put.task_id, put.task_path, writes, items.own)
-    binding = segment_binding(SegmentKind.WRITES, put.namespace, put.checkpoint_id)
-    sealed = seal(plain, associated=binding, cipher=cipher)
-    return NewSegment(SegmentKind.WRITES, sealed, tuple(sorted(references)))
-
-
 def settle_writes(segment_id: int, writes: Iterable[Write], items: Sequence[bytes]) -> OpenSegment:
     """The stored call, once storage assigned its segment an id."""
     settled = tuple(replace(write, pieces=settle(write.pieces, segment_id, ())) for write in writes)
     return OpenSegment(segment_id, items, settled)
-
-

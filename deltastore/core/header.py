@@ -39,7 +39,7 @@ class Header:
 
     versions: Versions
     seen: dict[str, Versions]
-    updated: list[str] | None | bool = ABSENT
+    updated: list[str] | bool | None = ABSENT
     timestamp: str | None = None
     extra: dict[str, bytes] = field(default_factory=dict)
 
@@ -79,8 +79,8 @@ def difference(parent: Header, child: Header) -> list[Any]:
         updated = [channels.get(name, name) for name in updated]  # type: ignore[misc]
     extra = {name: item for name, item in child.extra.items() if parent.extra.get(name) != item}
     gone = [name for name in parent.extra if name not in child.extra]
-    packed = [_elapsed(parent.timestamp, child.timestamp), groups, updated, implied, removed, explicit, forgotten,
-              extra, gone]
+    elapsed = _elapsed(parent.timestamp, child.timestamp)
+    packed = [elapsed, groups, updated, implied, removed, explicit, forgotten, extra, gone]
     while len(packed) > 3 and not packed[-1]:
         packed.pop()
     return packed
@@ -88,9 +88,8 @@ def difference(parent: Header, child: Header) -> list[Any]:
 
 def apply(parent: Header, packed: list[Any]) -> Header:
     """The child's header from the parent's and a `difference`."""
-    elapsed, groups, updated, implied, removed, explicit, forgotten, extra, gone = [
-        *packed, *([], [], [], [], {}, [])[len(packed) - 3:]
-    ]
+    defaults: list[Any] = [None, [], ABSENT, [], [], [], [], {}, []]
+    elapsed, groups, updated, implied, removed, explicit, forgotten, extra, gone = packed + defaults[len(packed) :]
     channels, nodes = list(parent.versions), list(parent.seen)
 
     def channel(reference: int | str) -> str:

@@ -68,7 +68,7 @@ def remember(value: Any, item: bytes, digest: bytes) -> Remembered | None:
     if taken is None:
         return None
     try:
-        faithful = bool(marshal.loads(taken) == _contents(value))
+        faithful = bool(marshal.loads(taken) == _contents(value))  # noqa: S302 - our own bytes, made a line above
     except (ValueError, TypeError):
         return None
     return Remembered(value, taken, item, digest) if faithful else None
@@ -121,8 +121,8 @@ class Memo:
         self._sizes = {**self._sizes, channel: sum([len(each.item) for each in recall.kept])}
 
     @property
-    def bytes(self) -> int:
-        """About how much memory the channels take: items, fingerprints, and objects at some times their encoded size."""
+    def size_bytes(self) -> int:
+        """About how much memory the channels take: items, fingerprints, and the objects themselves."""
         return OBJECT_FACTOR * sum(self._sizes.values())
 
     def add(self, recall: Recall) -> None:
@@ -144,9 +144,9 @@ class Memos:
         with self._lock:
             memo = self._memos.pop((thread_key, namespace), None) or Memo()
             self._memos[thread_key, namespace] = memo
-            total = sum(each.bytes for each in self._memos.values())
+            total = sum(each.size_bytes for each in self._memos.values())
             while total > self._bytes_max and len(self._memos) > 1:
-                total -= self._memos.pop(next(iter(self._memos))).bytes
+                total -= self._memos.pop(next(iter(self._memos))).size_bytes
             return memo
 
     def forget(self, thread_key: bytes) -> None:

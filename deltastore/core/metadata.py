@@ -60,7 +60,7 @@ def searchable(metadata: Mapping[str, Any]) -> str:
 def projection(value: Any) -> Any:
     """A value as `jsonb` can hold it."""
     if value is None or isinstance(value, bool | int):
-        return value if type(value) in (bool, int, type(None)) else projection(_plain(value))
+        return value if value is None or isinstance(value, bool) else int(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, str):
@@ -70,10 +70,6 @@ def projection(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [projection(child) for child in value]
     return projection(str(value))
-
-
-def _plain(value: int) -> int:
-    return int(value)
 
 
 def _are_counters(value: Any) -> bool:

@@ -127,7 +127,7 @@ class Save:
 
     Attributes:
         thread: The thread; its row is created if it is not there.
-        row: The checkpoint. `row.segments` holds only ids of older segments; storage puts the new ones' ids before them.
+        row: The checkpoint. `row.segments` holds only ids of older segments; storage puts the new ones before them.
         new_segments: Segments to insert with the row, in order.
         metadata: The metadata document to store if it is not there yet; None if it is known to be.
         epoch: The epoch of the thread for which the row's references are known to exist; None if it has none.
@@ -189,7 +189,7 @@ class Chains:
         thread: The thread.
         epoch: The thread's epoch when the rows were read.
         targets: Ordered keys of the requested checkpoints that exist and are visible, in the order of the request.
-        rows: The targets and their ancestors back to the nearest anchors or known checkpoints; no duplicates; any order.
+        rows: The targets and their ancestors back to the nearest anchors or known checkpoints, each once, in any order.
         segments: All segments that a row's `segments` names, and all writes to the rows.
         metadata: The metadata documents of the targets.
     """
@@ -285,8 +285,12 @@ class ThreadChanges:
 
     def __bool__(self) -> bool:
         return bool(
-            self.updates or self.delete_checkpoints or self.delete_segments or self.delete_metadata
-            or self.new_metadata or self.marks
+            self.updates
+            or self.delete_checkpoints
+            or self.delete_segments
+            or self.delete_metadata
+            or self.new_metadata
+            or self.marks
         )
 
     @property

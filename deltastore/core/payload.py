@@ -36,7 +36,7 @@ from deltastore.core.pieces import (
     unpack_places,
 )
 from deltastore.core.state import History, Value
-from deltastore.core.writes import Write, OpenSegment
+from deltastore.core.writes import OpenSegment, Write
 from deltastore.errors import BrokenChainError, CorruptPayloadError
 
 DELTA, ANCHOR = 0, 1
@@ -139,8 +139,9 @@ def pack_checkpoint(payload: CheckpointPayload, old_pages: Sequence[int], new_pa
     slots = {-1 - position: first + position for position in range(new_pages)}
     slots |= {page: first + new_pages + position for position, page in enumerate(old_pages)}
     channels = {name: position for position, name in enumerate(body.header.versions)}
-    values = [[channels.get(name, name), value.kind, _pack_chunks(value.pieces, slots)]
-              for name, value in body.values.items()]
+    values = [
+        [channels.get(name, name), value.kind, _pack_chunks(value.pieces, slots)] for name, value in body.values.items()
+    ]
     histories = [
         [
             channels.get(name, name),
@@ -176,9 +177,7 @@ def unpack_checkpoint(plain: bytes, segments: Sequence[int], pages: Mapping[int,
         raise CorruptPayloadError("a checkpoint's payload has an unknown form", detail=repr(error)) from error
 
 
-def _unpack_document(
-    document: list[Any], segments: Sequence[int], pages: Mapping[int, PieceList]
-) -> CheckpointPayload:
+def _unpack_document(document: list[Any], segments: Sequence[int], pages: Mapping[int, PieceList]) -> CheckpointPayload:
     tag, volatile = document[0], document[1]
 
     def own_segment() -> int:

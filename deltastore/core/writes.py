@@ -55,7 +55,7 @@ class OpenSegment:
 
 @dataclass(frozen=True, slots=True)
 class StoredWrite:
-    """A write that counts, and where it is: `place` is a location whose index is the write's position in its segment."""
+    """A write that counts. `place` is where it is: a location whose index is the write's position in its segment."""
 
     place: int
     write: Write

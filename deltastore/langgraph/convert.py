@@ -36,7 +36,7 @@ from deltastore.core.model import ThreadRef
 from deltastore.core.pieces import PieceList
 from deltastore.errors import InvalidConfigError
 from deltastore.langgraph import validate
-from deltastore.reading import ChannelHistory, ItemReader, Loaded
+from deltastore.loaded import ChannelHistory, ItemReader, Loaded
 
 HEADER_KEYS = frozenset({"id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "ts"})
 IGNORED_CHANNELS = frozenset({*WRITES_IDX_MAP, "__no_writes__", "__return__"})
@@ -49,10 +49,9 @@ def codec_of(serde: SerializerProtocol) -> tuple[Codec, Cipher | None]:
     An `EncryptedSerializer` is taken apart: equal values have to be recognised, and compressed, before they are
     encrypted. A serializer that encrypts in a way of its own works, but nothing can be recognised through it.
     """
-    cipher = None
     if isinstance(serde, EncryptedSerializer) and type(serde).dumps_typed is EncryptedSerializer.dumps_typed:
-        serde, cipher = serde.serde, serde.cipher
-    return Codec(serde, isinstance(serde, JsonPlusSerializer), _DeltaSnapshot), cipher
+        return codec_of(serde.serde)[0], serde.cipher
+    return Codec(serde, isinstance(serde, JsonPlusSerializer), _DeltaSnapshot), None
 
 
 def config_of(thread: ThreadRef, namespace: str, checkpoint_id: bytes) -> RunnableConfig:
@@ -81,10 +80,9 @@ def put_of(
         UnserializableValueError: A value cannot be stored.
     """
     thread, namespace = validate.thread_of(config), validate.namespace_of(config)
-    if not isinstance(checkpoint, Mapping) or "id" not in checkpoint or "channel_versions" not in checkpoint:
-        raise InvalidConfigError("a checkpoint with an id and channel_versions is expected")
-    if not isinstance(metadata, Mapping) or not isinstance(new_versions, Mapping):
-        raise InvalidConfigError("metadata and new_versions must be mappings")
+    validate.checkpoint(checkpoint)
+    validate.mapping(metadata, "metadata")
+    validate.mapping(new_versions, "new_versions")
     checkpoint_id, parent_id = validate.checkpoint_key(checkpoint["id"]), validate.checkpoint_key_of(config)
     where = f"thread {thread.thread_id!r}, namespace {namespace!r}, checkpoint {checkpoint['id']!r}"
     if checkpoint_id == parent_id:
@@ -159,8 +157,8 @@ def writes_of(
     encoded = []
     for index, (channel, value) in enumerate(writes):
         name, recall = validate.name(channel, "channel name"), memo.recall(channel)
-        value = codec.encode(value, f"{where}: write {index} to {channel}", recall)
-        encoded.append((WRITES_IDX_MAP.get(channel, index), name, value))
+        parts = codec.encode(value, f"{where}: write {index} to {channel}", recall)
+        encoded.append((WRITES_IDX_MAP.get(channel, index), name, parts))
         memo.add(recall)
     task = validate.name(task_id, "task_id"), validate.name(task_path, "task_path")
     return thread, PutWrites(namespace, checkpoint_id, *task, tuple(encoded))
@@ -220,9 +218,7 @@ def histories_of(
         if history is None:
             continue
         where = f"{history.items.where}, history of {channel!r}"
-        values = [
-            (where, encoded(history.items, each.write.kind, each.write.pieces)) for each in history.writes
-        ]
+        values = [(where, encoded(history.items, each.write.kind, each.write.pieces)) for each in history.writes]
         if history.seed is not None:
             values.append((where, encoded(history.items, history.seed.kind, history.seed.pieces)))
         decoded = codec.decode(values)

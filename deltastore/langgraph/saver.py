@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -23,17 +23,11 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from deltastore.core import metadata as metadatas
-from deltastore.core.codec import Codec
-from deltastore.core.containment import contains
-from deltastore.core.frame import Cipher
 from deltastore.core.memo import Memos
-from deltastore.core.model import ListQuery
 from deltastore.engine import Engine
-from deltastore.errors import InvalidConfigError
-from deltastore.langgraph import convert, validate
+from deltastore.langgraph import convert
 from deltastore.langgraph.bridge import Bridge, Open
-from deltastore.reading import ItemReader, Wanted
+from deltastore.langgraph.calls import Calls
 
 LIST_PAGE = 32
 VERSION_RANDOM_BITS = 32
@@ -46,7 +40,7 @@ OFF_LOOP_BYTES = 256 * 1024
 T = TypeVar("T")
 
 
-class EngineSaver(BaseCheckpointSaver[int | float | str]):
+class EngineSaver(BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer over an engine. `DeltaSaver` adds the ways to make one."""
 
     def __init__(self, open_engine: Open, *, serde: SerializerProtocol | None = None) -> None:
@@ -55,6 +49,10 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
         self._memos = Memos(MEMO_BYTES)
 
     # --- opening and closing
+
+    def adopt(self, engine: Engine, home: asyncio.AbstractEventLoop) -> None:
+        """Opens the saver at once, on an engine and a loop that it never closes."""
+        self._bridge.adopt(engine, home)
 
     async def __aenter__(self) -> Self:
         await self._bridge.open()
@@ -116,7 +114,7 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
             DatabaseError: The database did not store it, or (unavailable) it is not known whether it did.
             StoredDataError: The parent cannot be rebuilt.
         """
-        call, stored = self._put(config, checkpoint, metadata, new_versions)
+        call, stored = self._calls().put(config, checkpoint, metadata, new_versions)
         await self._bridge.arun(call)
         return stored
 
@@ -128,21 +126,9 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """`aput`, waiting in this thread."""
-        call, stored = self._put(config, checkpoint, metadata, new_versions)
+        call, stored = self._calls().put(config, checkpoint, metadata, new_versions)
         self._bridge.run(call)
         return stored
-
-    def _put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> tuple[Callable[[Engine], Coroutine[Any, Any, None]], RunnableConfig]:
-        codec, cipher = self._codec()
-        thread, put = convert.put_of(codec, config, checkpoint, metadata, new_versions, self._memos)
-        stored = convert.config_of(thread, put.namespace, put.checkpoint_id)
-        return lambda engine: engine.save(thread, put, cipher), stored
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -162,7 +148,7 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
             CallerError: Something given cannot be stored; nothing was.
             DatabaseError: As `aput`.
         """
-        call = self._put_writes(config, writes, task_id, task_path)
+        call = self._calls().put_writes(config, writes, task_id, task_path)
         if call is not None:
             await self._bridge.arun(call)
 
@@ -170,16 +156,9 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`aput_writes`, waiting in this thread."""
-        call = self._put_writes(config, writes, task_id, task_path)
+        call = self._calls().put_writes(config, writes, task_id, task_path)
         if call is not None:
             self._bridge.run(call)
-
-    def _put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Callable[[Engine], Coroutine[Any, Any, None]] | None:
-        codec, cipher = self._codec()
-        thread, put = convert.writes_of(codec, config, writes, task_id, task_path, self._memos)
-        return (lambda engine: engine.writer.save_writes(thread, put, cipher)) if put.writes else None
 
     # --- loading
 
@@ -191,30 +170,17 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
             DatabaseError: The database did not answer.
             StoredDataError: The checkpoint is there but cannot be rebuilt exactly.
         """
-        return await self._bridge.arun(self._get_tuple(config))
+        return await self._bridge.arun(self._calls().get_tuple(config))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`aget_tuple`, waiting in this thread."""
-        return self._bridge.run(self._get_tuple(config))
-
-    def _get_tuple(self, config: RunnableConfig) -> Callable[[Engine], Coroutine[Any, Any, CheckpointTuple | None]]:
-        codec, cipher = self._codec()
-        thread, namespace = validate.thread_of(config), validate.namespace_of(config)
-        checkpoint_id = validate.checkpoint_key_of(config)
-
-        async def call(engine: Engine) -> CheckpointTuple | None:
-            loaded = await engine.reader.load(thread, namespace, checkpoint_id, cipher)
-            if loaded is None:
-                return None
-            return await _decoded(loaded.items, lambda: convert.tuple_of(codec, loaded))
-
-        return call
+        return self._bridge.run(self._calls().get_tuple(config))
 
     async def alist(
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - part of the contract
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
@@ -230,7 +196,7 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
             InvalidConfigError: An argument has a wrong form.
             DatabaseError, StoredDataError: As `aget_tuple`.
         """
-        pages = self._list(config, filter, before, limit)
+        pages = self._calls().list(config, filter, before, limit)
         while True:
             tuples = await self._bridge.arun(pages)
             for each in tuples:
@@ -242,38 +208,14 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - part of the contract
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """`alist`, waiting in this thread."""
-        pages = self._list(config, filter, before, limit)
+        pages = self._calls().list(config, filter, before, limit)
         while tuples := self._bridge.run(pages):
             yield from tuples
-
-    def _list(
-        self,
-        config: RunnableConfig | None,
-        filter: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> Callable[[Engine], Coroutine[Any, Any, Sequence[CheckpointTuple]]]:
-        """A call that gives the next checkpoint each time, in a sequence of one, and an empty one at the end."""
-        codec, cipher = self._codec()
-        conditions, most = validate.filter_of(filter), validate.limit(limit)
-        query = _query(config, conditions, validate.before_of(before), most)
-        wanted = _metadata_test(codec, conditions) if conditions else None
-        source: Any = None
-
-        async def call(engine: Engine) -> Sequence[CheckpointTuple]:
-            nonlocal source
-            if source is None:
-                source = engine.reader.listing(query, most, cipher, wanted)
-            async for loaded in source:
-                return [await _decoded(loaded.items, lambda: convert.tuple_of(codec, loaded))]
-            return []
-
-        return call
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -287,67 +229,34 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
         Raises:
             InvalidConfigError, DatabaseError, StoredDataError: As `aget_tuple`.
         """
-        return await self._bridge.arun(self._history(config, channels))
+        return await self._bridge.arun(self._calls().history(config, channels))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """`aget_delta_channel_history`, waiting in this thread."""
-        return self._bridge.run(self._history(config, channels))
-
-    def _history(
-        self, config: RunnableConfig, channels: Sequence[str]
-    ) -> Callable[[Engine], Coroutine[Any, Any, Mapping[str, DeltaChannelHistory]]]:
-        codec, cipher = self._codec()
-        thread, namespace = validate.thread_of(config), validate.namespace_of(config)
-        checkpoint_id = validate.checkpoint_key_of(config)
-        names = validate.texts(channels, "channels")
-
-        async def call(engine: Engine) -> Mapping[str, DeltaChannelHistory]:
-            if not names:
-                return {}
-            histories = await engine.reader.history(thread, namespace, checkpoint_id, names, cipher)
-            if not histories:
-                return convert.histories_of(codec, {}, names)
-            reader = next(iter(histories.values())).items
-            return await _decoded(reader, lambda: convert.histories_of(codec, histories, names))
-
-        return call
+        return self._bridge.run(self._calls().history(config, channels))
 
     # --- maintenance
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Removes a thread with all namespaces, checkpoints and writes. No such thread: nothing happens."""
-        await self._bridge.arun(self._delete_thread(thread_id))
+        await self._bridge.arun(self._calls().delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
         """`adelete_thread`, waiting in this thread."""
-        self._bridge.run(self._delete_thread(thread_id))
-
-    def _delete_thread(self, thread_id: str) -> Callable[[Engine], Coroutine[Any, Any, None]]:
-        key = validate.thread(thread_id).key
-        return lambda engine: engine.maintenance.delete_thread(key)
+        self._bridge.run(self._calls().delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Removes the checkpoints of runs, found by `run_id` in their metadata, from all threads and namespaces.
 
         Checkpoints of other runs rebuild to exactly what they did, also where they build on removed ones.
         """
-        await self._bridge.arun(self._delete_for_runs(run_ids))
+        await self._bridge.arun(self._calls().delete_for_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`adelete_for_runs`, waiting in this thread."""
-        self._bridge.run(self._delete_for_runs(run_ids))
-
-    def _delete_for_runs(self, run_ids: Sequence[str]) -> Callable[[Engine], Coroutine[Any, Any, None]]:
-        ids = validate.texts(run_ids, "run_ids")
-        cipher = self._codec()[1]
-
-        async def call(engine: Engine) -> None:
-            if ids:
-                await engine.maintenance.delete_runs(ids, cipher)
-
-        return call
+        self._bridge.run(self._calls().delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copies a thread with all namespaces, checkpoints and writes, as of one moment.
@@ -357,114 +266,48 @@ class EngineSaver(BaseCheckpointSaver[int | float | str]):
         Raises:
             InvalidConfigError: Source and target are the same, or the target exists.
         """
-        await self._bridge.arun(self._copy_thread(source_thread_id, target_thread_id))
+        await self._bridge.arun(self._calls().copy_thread(source_thread_id, target_thread_id))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """`acopy_thread`, waiting in this thread."""
-        self._bridge.run(self._copy_thread(source_thread_id, target_thread_id))
-
-    def _copy_thread(
-        self, source_thread_id: str, target_thread_id: str
-    ) -> Callable[[Engine], Coroutine[Any, Any, None]]:
-        source, target = validate.thread(source_thread_id), validate.thread(target_thread_id)
-        if source.key == target.key:
-            raise InvalidConfigError(f"thread {source.thread_id!r} cannot be copied onto itself")
-
-        async def call(engine: Engine) -> None:
-            if not await engine.maintenance.copy_thread(source.key, target):
-                raise InvalidConfigError(
-                    f"thread {target.thread_id!r} exists, so thread {source.thread_id!r} was not copied onto it",
-                    hint="delete the target first, or copy to another id",
-                )
-
-        return call
+        self._bridge.run(self._calls().copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Prunes threads.
 
         Args:
             thread_ids: The threads. Those that don't exist are passed over.
-            strategy: `"keep_latest"` keeps the newest checkpoint of each namespace, in full and with its pending writes,
-                for threads with DeltaChannels too; `"delete"` removes the threads.
+            strategy: `"keep_latest"` keeps the newest checkpoint of each namespace, in full and with its pending
+                writes, for threads with DeltaChannels too; `"delete"` removes the threads.
 
         Raises:
             TypeError: `thread_ids` is a single string.
             InvalidConfigError: Unknown strategy.
         """
-        await self._bridge.arun(self._prune(thread_ids, strategy))
+        await self._bridge.arun(self._calls().prune(thread_ids, strategy))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """`aprune`, waiting in this thread."""
-        self._bridge.run(self._prune(thread_ids, strategy))
-
-    def _prune(self, thread_ids: Sequence[str], strategy: str) -> Callable[[Engine], Coroutine[Any, Any, None]]:
-        keys = [validate.thread(each).key for each in validate.texts(thread_ids, "thread_ids")]
-        if strategy not in PRUNE_STRATEGIES:
-            raise InvalidConfigError(f"unknown prune strategy {strategy!r}, expected one of {PRUNE_STRATEGIES}")
-        cipher = self._codec()[1]
-
-        async def call(engine: Engine) -> None:
-            for key in keys:
-                if strategy == "delete":
-                    await engine.maintenance.delete_thread(key)
-                else:
-                    await engine.maintenance.keep_latest(key, cipher)
-
-        return call
+        self._bridge.run(self._calls().prune(thread_ids, strategy))
 
     # --- versions and serializer
 
-    def get_next_version(self, current: int | float | str | None, channel: None) -> int | float | str:
+    def get_next_version(self, current: Any, channel: None) -> Any:  # noqa: ARG002 - part of the contract
         """The version after `current`, of the same type; integers for new threads.
 
         The low 32 bits of an integer are random, and so is the fraction of a text, so that two branches of a thread do
         not give the same version to different values.
         """
         if isinstance(current, str):
-            return f"{int(current.split('.')[0]) + 1:032}.{random.random():016}"
+            return f"{int(current.split('.')[0]) + 1:032}.{random.random():016}"  # noqa: S311 - not a secret
         if isinstance(current, float):
             return float(int(current) + 1)
         step = 0 if current is None else current >> VERSION_RANDOM_BITS
         return (step + 1) << VERSION_RANDOM_BITS | random.getrandbits(VERSION_RANDOM_BITS)
 
-    def _codec(self) -> tuple[Codec, Cipher | None]:
-        return convert.codec_of(self.serde)
-
-
-def _query(
-    config: RunnableConfig | None, conditions: Mapping[str, Any], before: bytes | None, limit: int | None
-) -> ListQuery:
-    shared = {key: value for key, value in conditions.items() if key not in metadatas.VOLATILE}
-    document = metadatas.searchable(shared) if shared else None
-    page = LIST_PAGE if limit is None or conditions else max(1, min(limit, LIST_PAGE))
-    if config is None:
-        return ListQuery(before=before, document=document, limit=page)
-    namespace = validate.configurable(config).get("checkpoint_ns")
-    return ListQuery(
-        validate.thread_of(config).key,
-        None if namespace is None else validate.namespace(namespace),
-        validate.checkpoint_key_of(config),
-        before,
-        document,
-        limit=page,
-    )
-
-
-def _metadata_test(codec: Codec, conditions: Mapping[str, Any]) -> Wanted:
-    """Whether metadata contains the conditions, exactly: the database was asked about the shared part only."""
-    query = metadatas.searchable(conditions)
-
-    def test(volatile: Sequence[Any], shared: bytes) -> bool:
-        metadata = convert.metadata_of(codec, [*volatile], shared, "a listed checkpoint")
-        return contains(metadatas.searchable(metadata), query)
-
-    return test
-
-
-async def _decoded(items: ItemReader, decode: Callable[[], T]) -> T:
-    """Runs a decoding, in a thread if there is much to decode."""
-    total = sum(len(item) for segment in items.segments.values() for item in segment.items)
-    return decode() if total < OFF_LOOP_BYTES else await asyncio.to_thread(decode)
+    def _calls(self) -> Calls:
+        codec, cipher = convert.codec_of(self.serde)
+        return Calls(codec, cipher, self._memos)
 
 
 async def _setup(engine: Engine) -> None:

@@ -77,6 +77,20 @@ def checkpoint_key(value: Any) -> bytes:
     return pack_checkpoint_id(text)
 
 
+def checkpoint(value: Any) -> None:
+    """Whether a checkpoint has what every checkpoint has."""
+    mapping(value, "checkpoint")
+    missing = [key for key in ("id", "channel_versions") if key not in value]
+    if missing:
+        raise InvalidConfigError(f"the checkpoint has no {' and no '.join(missing)}")
+
+
+def mapping(value: Any, what: str) -> None:
+    """Whether something is a mapping."""
+    if not isinstance(value, Mapping):
+        raise InvalidConfigError(f"{what} must be a mapping, got {_short(value)}")
+
+
 def name(value: Any, what: str) -> str:
     """The name of a channel, node or task."""
     return _text(value, what)
@@ -91,15 +105,16 @@ def version(value: Any, channel: str) -> int | float | str:
     )
     if not fits:
         raise InvalidConfigError(
-            f"the version of channel {channel!r} must be a 64-bit integer, a finite float or a text, got {_short(value)}"
+            f"the version of channel {channel!r} must be a 64-bit integer, a finite float or a text",
+            detail=f"got {_short(value)}",
         )
-    return str(value) if isinstance(value, str) else value  # type: ignore[no-any-return]
+    return str(value) if isinstance(value, str) else value
 
 
 def limit(value: Any) -> int | None:
     """How many checkpoints to list: None for all, or a non-negative integer."""
     if value is None or (type(value) is int and value >= 0):
-        return value  # type: ignore[no-any-return]
+        return value
     raise InvalidConfigError(f"limit must be None or a non-negative integer, got {_short(value)}")
 
 

@@ -1,0 +1,216 @@
+"""Calls of the saver, checked and encoded, as functions of the engine.
+
+Making a call is the synchronous half: it runs in the caller's thread, before anything is awaited, and raises if
+something given is wrong. The function that it returns is the other half: it runs on the engine's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+
+from deltastore.core import metadata as metadatas
+from deltastore.core.codec import Codec
+from deltastore.core.containment import contains
+from deltastore.core.frame import Cipher
+from deltastore.core.memo import Memos
+from deltastore.core.model import ListQuery
+from deltastore.engine import Engine
+from deltastore.errors import InvalidConfigError
+from deltastore.langgraph import convert, validate
+from deltastore.loaded import ItemReader
+from deltastore.reading import Wanted
+
+LIST_PAGE = 32
+PRUNE_STRATEGIES = ("keep_latest", "delete")
+OFF_LOOP_BYTES = 256 * 1024
+"""States with more encoded bytes than this are decoded in a thread, so that the event loop goes on."""
+
+T = TypeVar("T")
+Call = Callable[[Engine], Coroutine[Any, Any, T]]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Makes calls with one serializer.
+
+    Attributes:
+        codec: Encodes and decodes values.
+        cipher: Encrypts payloads, if the serializer is an encrypting one.
+        memos: What is remembered of encoded objects.
+    """
+
+    codec: Codec
+    cipher: Cipher | None
+    memos: Memos
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> tuple[Call[None], RunnableConfig]:
+        """Stores a checkpoint; and the config that will name it."""
+        codec, cipher = self.codec, self.cipher
+        thread, put = convert.put_of(codec, config, checkpoint, metadata, new_versions, self.memos)
+        stored = convert.config_of(thread, put.namespace, put.checkpoint_id)
+        return lambda engine: engine.save(thread, put, cipher), stored
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Call[None] | None:
+        """Stores writes; None if there are none."""
+        codec, cipher = self.codec, self.cipher
+        thread, put = convert.writes_of(codec, config, writes, task_id, task_path, self.memos)
+        return (lambda engine: engine.writer.save_writes(thread, put, cipher)) if put.writes else None
+
+    def get_tuple(self, config: RunnableConfig) -> Call[CheckpointTuple | None]:
+        """Loads a checkpoint."""
+        codec, cipher = self.codec, self.cipher
+        thread, namespace = validate.thread_of(config), validate.namespace_of(config)
+        checkpoint_id = validate.checkpoint_key_of(config)
+
+        async def call(engine: Engine) -> CheckpointTuple | None:
+            loaded = await engine.reader.load(thread, namespace, checkpoint_id, cipher)
+            if loaded is None:
+                return None
+            return await _decoded(loaded.items, partial(convert.tuple_of, codec, loaded))
+
+        return call
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        filters: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> Call[Sequence[CheckpointTuple]]:
+        """A call that gives the next checkpoint each time, in a sequence of one, and an empty one at the end."""
+        codec, cipher = self.codec, self.cipher
+        conditions, most = validate.filter_of(filters), validate.limit(limit)
+        query = _query(config, conditions, validate.before_of(before), most)
+        wanted = _metadata_test(codec, conditions) if conditions else None
+        source: Any = None
+
+        async def call(engine: Engine) -> Sequence[CheckpointTuple]:
+            nonlocal source
+            if source is None:
+                source = engine.reader.listing(query, most, cipher, wanted)
+            loaded = await anext(source, None)
+            return [] if loaded is None else [await _decoded(loaded.items, partial(convert.tuple_of, codec, loaded))]
+
+        return call
+
+    def history(self, config: RunnableConfig, channels: Sequence[str]) -> Call[Mapping[str, DeltaChannelHistory]]:
+        """Loads the histories of DeltaChannels."""
+        codec, cipher = self.codec, self.cipher
+        thread, namespace = validate.thread_of(config), validate.namespace_of(config)
+        checkpoint_id = validate.checkpoint_key_of(config)
+        names = validate.texts(channels, "channels")
+
+        async def call(engine: Engine) -> Mapping[str, DeltaChannelHistory]:
+            if not names:
+                return {}
+            histories = await engine.reader.history(thread, namespace, checkpoint_id, names, cipher)
+            if not histories:
+                return convert.histories_of(codec, {}, names)
+            reader = next(iter(histories.values())).items
+            return await _decoded(reader, partial(convert.histories_of, codec, histories, names))
+
+        return call
+
+    def delete_thread(self, thread_id: str) -> Call[None]:
+        """Deletes a thread."""
+        key = validate.thread(thread_id).key
+        return lambda engine: engine.maintenance.delete_thread(key)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> Call[None]:
+        """Deletes the checkpoints of runs."""
+        ids = validate.texts(run_ids, "run_ids")
+        cipher = self.cipher
+
+        async def call(engine: Engine) -> None:
+            if ids:
+                await engine.maintenance.delete_runs(ids, cipher)
+
+        return call
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> Call[None]:
+        """Copies a thread."""
+        source, target = validate.thread(source_thread_id), validate.thread(target_thread_id)
+        if source.key == target.key:
+            raise InvalidConfigError(f"thread {source.thread_id!r} cannot be copied onto itself")
+
+        async def call(engine: Engine) -> None:
+            if not await engine.maintenance.copy_thread(source.key, target):
+                raise InvalidConfigError(
+                    f"thread {target.thread_id!r} exists, so thread {source.thread_id!r} was not copied onto it",
+                    hint="delete the target first, or copy to another id",
+                )
+
+        return call
+
+    def prune(self, thread_ids: Sequence[str], strategy: str) -> Call[None]:
+        """Prunes threads."""
+        keys = [validate.thread(each).key for each in validate.texts(thread_ids, "thread_ids")]
+        if strategy not in PRUNE_STRATEGIES:
+            raise InvalidConfigError(f"unknown prune strategy {strategy!r}, expected one of {PRUNE_STRATEGIES}")
+        cipher = self.cipher
+
+        async def call(engine: Engine) -> None:
+            for key in keys:
+                if strategy == "delete":
+                    await engine.maintenance.delete_thread(key)
+                else:
+                    await engine.maintenance.keep_latest(key, cipher)
+
+        return call
+
+
+def _query(
+    config: RunnableConfig | None, conditions: Mapping[str, Any], before: bytes | None, limit: int | None
+) -> ListQuery:
+    shared = {key: value for key, value in conditions.items() if key not in metadatas.VOLATILE}
+    document = metadatas.searchable(shared) if shared else None
+    page = LIST_PAGE if limit is None or conditions else max(1, min(limit, LIST_PAGE))
+    if config is None:
+        return ListQuery(before=before, document=document, limit=page)
+    namespace = validate.configurable(config).get("checkpoint_ns")
+    return ListQuery(
+        validate.thread_of(config).key,
+        None if namespace is None else validate.namespace(namespace),
+        validate.checkpoint_key_of(config),
+        before,
+        document,
+        limit=page,
+    )
+
+
+def _metadata_test(codec: Codec, conditions: Mapping[str, Any]) -> Wanted:
+    """Whether metadata contains the conditions, exactly: the database was asked about the shared part only."""
+    query = metadatas.searchable(conditions)
+
+    def test(volatile: Sequence[Any], shared: bytes) -> bool:
+        metadata = convert.metadata_of(codec, [*volatile], shared, "a listed checkpoint")
+        return contains(metadatas.searchable(metadata), query)
+
+    return test
+
+
+async def _decoded(items: ItemReader, decode: Callable[[], T]) -> T:
+    """Runs a decoding, in a thread if there is much to decode."""
+    total = sum(len(item) for segment in items.segments.values() for item in segment.items)
+    return decode() if total < OFF_LOOP_BYTES else await asyncio.to_thread(decode)
