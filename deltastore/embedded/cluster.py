@@ -26,6 +26,8 @@ PORT = 5432
 SOCKET = f".s.PGSQL.{PORT}"
 SOCKET_PATH_BYTES_MAX = 103
 """Every Unix takes a socket's path up to this length."""
+BROKEN_SECONDS_MIN = 2
+"""A lock file that was not filled within this time never will be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,9 @@ class Cluster:
 
     def _launch(self, seconds_max: float) -> None:
         socket_folder = self._socket_folder()
-        _remove_misleading(self.folder / keeper.DATA / "postmaster.pid")
-        _remove_misleading(socket_folder / f"{SOCKET}.lock")
+        for lock in (self.folder / keeper.DATA / "postmaster.pid", socket_folder / f"{SOCKET}.lock"):
+            if self._is_misleading(lock):
+                lock.unlink(missing_ok=True)
         self._log.unlink(missing_ok=True)
         settings = {
             **self.settings,
@@ -116,6 +119,22 @@ class Cluster:
             log = self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
             raise DatabaseRefusedError(error.message, detail=f"{error.detail}\n{log}") from error
 
+    def _is_misleading(self, lock: Path) -> bool:
+        """Whether a lock file of PostgreSQL is broken, or its process id lives again as another process or a zombie.
+
+        PostgreSQL would take that for a running server; it sees through other stale files by itself. A file that is
+        empty may be just being written, by a start whose starter was killed.
+        """
+        try:
+            process_id = lock.read_text().partition("\n")[0].strip()
+            if not process_id.isdigit():
+                return time.time() - lock.stat().st_mtime > BROKEN_SECONDS_MIN
+            return not keeper.is_postgres_of(psutil.Process(int(process_id)), self.folder)
+        except (FileNotFoundError, psutil.NoSuchProcess):
+            return False
+        except psutil.Error:
+            return True
+
     def _socket_folder(self) -> Path:
         """The data folder, or a short one beside the temporary files where its path is too long or too odd."""
         data = (self.folder / keeper.DATA).resolve()
@@ -133,14 +152,3 @@ class Cluster:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner.st_uid or found.st_mode & 0o077:
             raise DatabaseRefusedError(f"{folder} belongs to somebody else", hint="remove it, or set TMPDIR")
         return folder
-
-
-def _remove_misleading(lock: Path) -> None:
-    """Removes a lock file of PostgreSQL if it is broken or its process id lives again as another process or a zombie.
-
-    PostgreSQL would take that for a running server. Other stale files it sees through by itself.
-    """
-    with suppress(FileNotFoundError):
-        process_id = lock.read_text().partition("\n")[0].strip()
-        if not process_id.isdigit() or psutil.pid_exists(int(process_id)):
-            lock.unlink()
