@@ -25,7 +25,7 @@ _LOST = (
     asyncpg.TooManyConnectionsError,
     asyncpg.exceptions.IdleInTransactionSessionTimeoutError,
     asyncpg.exceptions.IdleSessionTimeoutError,
-    asyncpg.exceptions.ProtocolError,
+    asyncpg.InternalClientError,  # the driver was told of the end of the session while it began a statement
     OSError,
 )
 _COLLIDED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.InvalidCachedStatementError)

@@ -12,8 +12,8 @@ from asyncpg.pool import PoolConnectionProxy
 
 from deltastore.core.model import (
     Chains,
-    Known,
     CheckpointRow,
+    Known,
     ListEntry,
     ListQuery,
     MetadataRow,

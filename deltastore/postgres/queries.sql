@@ -97,38 +97,39 @@ SELECT
 
 -- name: load_chains
 -- Chains of some checkpoints, or ($3 NULL) of the head of the namespace, back to their anchors, with what they refer to.
--- A chain ends early at a checkpoint that the caller knows ($5), if the thread is still at the epoch of this knowledge ($4).
 --
--- Parts of the answer: 0 the thread, 1 checkpoints, 2 segments, 3 metadata of the targets.
--- Arrays of ids and LATERAL with LIMIT leave the planner no choice but one descent of the index per row, also when it
--- plans once for all parameters.
+-- A chain ends early at a checkpoint that the caller knows ($5), if the thread is still at the epoch of this knowledge
+-- ($4). Parts of the answer: 0 the thread, 1 checkpoints, 2 segments, 3 metadata of the targets.
+-- LATERAL with OFFSET 0 leaves the planner no choice but one descent of the index per row: planning once for all
+-- threads, it would expect a short one and read it whole.
 WITH RECURSIVE known AS MATERIALIZED (
     SELECT CASE WHEN epoch = $4::bigint THEN $5::bytea[] ELSE '{}' END AS ids
     FROM {schema}.delta_threads WHERE thread_key = $1
 ), wanted AS MATERIALIZED (
-    SELECT coalesce($3::bytea[], ARRAY(
+    SELECT DISTINCT unnest(coalesce($3::bytea[], ARRAY(
         SELECT checkpoint_id FROM {schema}.delta_checkpoints
         WHERE thread_key = $1 AND namespace = $2 AND NOT hidden
         ORDER BY checkpoint_id DESC LIMIT 1
-    )) AS ids
+    ))) AS id
 ), chain AS (
-    SELECT checkpoint_id, parent_id, depth, hidden, metadata_id
-    FROM {schema}.delta_checkpoints
-    WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = ANY ((SELECT ids FROM wanted)::bytea[])
+    SELECT target.* FROM wanted CROSS JOIN LATERAL (
+        SELECT checkpoint_id, parent_id, depth, hidden, orphaned, metadata_id, segments, payload
+        FROM {schema}.delta_checkpoints
+        WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = wanted.id
+        OFFSET 0
+    ) AS target
     UNION
-    SELECT parent.checkpoint_id, parent.parent_id, parent.depth, parent.hidden, parent.metadata_id
-    FROM chain CROSS JOIN LATERAL (
-        SELECT checkpoint_id, parent_id, depth, hidden, metadata_id FROM {schema}.delta_checkpoints
+    SELECT parent.* FROM chain CROSS JOIN LATERAL (
+        SELECT checkpoint_id, parent_id, depth, hidden, orphaned, metadata_id, segments, payload
+        FROM {schema}.delta_checkpoints
         WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = chain.parent_id AND depth = chain.depth - 1
-        LIMIT 1
+        OFFSET 0
     ) AS parent
     WHERE chain.depth > 0 AND NOT chain.checkpoint_id = ANY ((SELECT ids FROM known)::bytea[])
-), checkpoints AS MATERIALIZED (
-    SELECT checkpoint_id, parent_id, depth, hidden, orphaned, metadata_id, segments, payload
-    FROM {schema}.delta_checkpoints
-    WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = ANY (ARRAY(SELECT checkpoint_id FROM chain))
 ), named AS MATERIALIZED (
-    SELECT DISTINCT unnest(segments) AS segment_id FROM checkpoints
+    SELECT DISTINCT unnest(segments) AS id FROM chain
+), described AS MATERIALIZED (
+    SELECT DISTINCT metadata_id AS id FROM chain JOIN wanted ON checkpoint_id = wanted.id WHERE NOT hidden
 )
 SELECT 0::smallint AS part, epoch AS number, thread_id AS label, NULL::bytea AS checkpoint_id, NULL::bytea AS parent_id,
     NULL::integer AS small, NULL::boolean AS hidden, NULL::boolean AS orphaned, NULL::bigint[] AS ids,
@@ -136,27 +137,27 @@ SELECT 0::smallint AS part, epoch AS number, thread_id AS label, NULL::bytea AS 
 FROM {schema}.delta_threads WHERE thread_key = $1
 UNION ALL
 SELECT 1, metadata_id, NULL, checkpoint_id, parent_id, depth, hidden, orphaned, segments, payload
-FROM checkpoints
+FROM chain
 UNION ALL
-SELECT 2, segment.*
+SELECT 2, named.id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references, payload
 FROM named CROSS JOIN LATERAL (
-    SELECT segment_id, namespace, checkpoint_id, NULL::bytea, kind, NULL::boolean, NULL::boolean, segment_references,
-        payload
-    FROM {schema}.delta_segments WHERE thread_key = $1 AND segment_id = named.segment_id
-    LIMIT 1
+    SELECT namespace, checkpoint_id, kind, segment_references, payload FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND segment_id = named.id
+    OFFSET 0
 ) AS segment
 UNION ALL
-SELECT 2, segment_id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references, payload
-FROM {schema}.delta_segments
-WHERE thread_key = $1 AND namespace = $2 AND kind = 3
-    AND checkpoint_id = ANY (ARRAY(SELECT checkpoint_id FROM chain))
-    AND segment_id NOT IN (SELECT segment_id FROM named)
+SELECT 2, segment_id, $2, chain.checkpoint_id, NULL, kind, NULL, NULL, segment_references, write.payload
+FROM chain CROSS JOIN LATERAL (
+    SELECT segment_id, kind, segment_references, payload FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = chain.checkpoint_id AND kind = 3
+    OFFSET 0
+) AS write
+WHERE segment_id NOT IN (SELECT id FROM named)
 UNION ALL
-SELECT 3, metadata_id, document::text, NULL, NULL, NULL, NULL, NULL, NULL, payload
-FROM {schema}.delta_metadata
-WHERE thread_key = $1 AND metadata_id = ANY (ARRAY(
-    SELECT metadata_id FROM chain WHERE NOT hidden AND checkpoint_id = ANY ((SELECT ids FROM wanted)::bytea[])
-));
+SELECT 3, described.id, document::text, NULL, NULL, NULL, NULL, NULL, NULL, payload
+FROM described CROSS JOIN LATERAL (
+    SELECT document, payload FROM {schema}.delta_metadata WHERE thread_key = $1 AND metadata_id = described.id OFFSET 0
+) AS metadata;
 
 -- name: load_segments
 -- Segments by their ids.
@@ -184,7 +185,7 @@ JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = $1 AND metadata_id = page.metadata_id
-    LIMIT 1
+    OFFSET 0
 ) AS metadata ON true;
 
 -- name: list_namespace
@@ -205,7 +206,7 @@ JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = $1 AND metadata_id = page.metadata_id
-    LIMIT 1
+    OFFSET 0
 ) AS metadata ON true
 ORDER BY checkpoint_id DESC;
 
@@ -227,7 +228,7 @@ JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = $1 AND metadata_id = page.metadata_id
-    LIMIT 1
+    OFFSET 0
 ) AS metadata ON true
 ORDER BY checkpoint_id DESC;
 
@@ -253,7 +254,7 @@ JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = $1 AND metadata_id = page.metadata_id
-    LIMIT 1
+    OFFSET 0
 ) AS metadata ON true
 ORDER BY checkpoint_id DESC, namespace DESC;
 
@@ -279,7 +280,7 @@ JOIN {schema}.delta_threads AS thread ON thread.thread_key = page.thread_key
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = page.thread_key AND metadata_id = page.metadata_id
-    LIMIT 1
+    OFFSET 0
 ) AS metadata ON true
 ORDER BY checkpoint_id DESC, thread_key DESC, namespace DESC;
 

@@ -124,9 +124,7 @@ class PostgresStorage:
         """Rows to rebuild the given checkpoints, or with None the head, in one statement."""
         return await self._run(
             "load_chains",
-            lambda connection: self._queries.load_chains(
-                connection, thread_key, namespace, checkpoint_ids, known
-            ),
+            lambda connection: self._queries.load_chains(connection, thread_key, namespace, checkpoint_ids, known),
         )
 
     async def load_segments(self, thread_key: bytes, segment_ids: Sequence[int]) -> list[SegmentRow]:

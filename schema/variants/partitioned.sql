@@ -50,9 +50,10 @@ CREATE TABLE {schema}.delta_checkpoints (
     checkpoint_id bytea NOT NULL,
     parent_id bytea,
     segments bigint[],
-    payload bytea STORAGE EXTERNAL NOT NULL,
+    payload bytea NOT NULL,
     CONSTRAINT delta_checkpoints_pkey PRIMARY KEY (thread_key, namespace, checkpoint_id)
 ) PARTITION BY HASH (thread_key);
+ALTER TABLE {schema}.delta_checkpoints ALTER COLUMN payload SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE {schema}.delta_checkpoints IS 'One row for each checkpoint: its structure, as a delta or an anchor.';
 COMMENT ON COLUMN {schema}.delta_checkpoints.metadata_id IS 'The metadata document of the thread that belongs to it.';
@@ -77,11 +78,13 @@ CREATE TABLE {schema}.delta_segments (
     namespace text COLLATE "C" NOT NULL,
     checkpoint_id bytea NOT NULL,
     segment_references bigint[],
-    payload bytea STORAGE EXTERNAL NOT NULL,
+    payload bytea NOT NULL,
     CONSTRAINT delta_segments_pkey PRIMARY KEY (thread_key, segment_id)
 ) PARTITION BY HASH (thread_key);
 
 CREATE INDEX delta_segments_writes ON {schema}.delta_segments (thread_key, namespace, checkpoint_id) WHERE kind = 3;
+
+ALTER TABLE {schema}.delta_segments ALTER COLUMN payload SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE {schema}.delta_segments IS 'Immutable batches of items, written once, referred to by id.';
 COMMENT ON INDEX {schema}.delta_segments_writes IS
@@ -99,11 +102,13 @@ CREATE TABLE {schema}.delta_metadata (
     metadata_id bigint NOT NULL,
     thread_key bytea NOT NULL,
     document jsonb NOT NULL,
-    payload bytea STORAGE EXTERNAL NOT NULL,
+    payload bytea NOT NULL,
     CONSTRAINT delta_metadata_pkey PRIMARY KEY (thread_key, metadata_id)
 ) PARTITION BY HASH (thread_key);
 
 CREATE INDEX delta_metadata_run ON {schema}.delta_metadata ((document ->> 'run_id')) WHERE document ? 'run_id';
+
+ALTER TABLE {schema}.delta_metadata ALTER COLUMN payload SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE {schema}.delta_metadata IS 'The part of checkpoint metadata that many checkpoints of a thread share.';
 COMMENT ON INDEX {schema}.delta_metadata_run IS 'Threads by run id, for the deletion of runs.';

@@ -13,8 +13,8 @@ import pytest
 
 from deltastore.core.model import (
     Chains,
-    Known,
     CheckpointRow,
+    Known,
     ListEntry,
     ListQuery,
     MetadataRow,
