@@ -74,7 +74,7 @@ class CachedThread:
         """Keeps an opened segment; its items are indexed when the index is next asked."""
         if segment.segment_id not in self.segments:
             self.segments[segment.segment_id] = segment
-            self.items_bytes += sum(map(len, segment.items))
+            self.items_bytes += segment.size_bytes
             if segment.items and location(segment.segment_id, 0) not in self._marks:
                 self._to_index.append(segment.segment_id)
 

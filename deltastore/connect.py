@@ -33,7 +33,7 @@ class DeltaSaver(EngineSaver):
         pool: An asyncpg pool. It is never closed by the saver; the saver belongs to the pool's event loop.
         schema: The PostgreSQL schema of the tables.
         snapshot_frequency: A full anchor every so many steps along each branch.
-        serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
+        serde: The serializer; by default LangGraph's `JsonPlusSerializer`, building objects of loaded classes only.
         cache_bytes: Bound of the memory for recently used threads, all together.
         create_schema: Whether `setup` may create the schema, or only the tables in it.
         timeout_seconds: How long a call may wait for a usable connection.
@@ -86,7 +86,8 @@ class DeltaSaver(EngineSaver):
                 (extra `embedded`) and keeps its data in a folder.
             schema: The PostgreSQL schema of the tables.
             snapshot_frequency: A full anchor every so many steps along each branch.
-            serde: The serializer; LangGraph's `JsonPlusSerializer` by default.
+            serde: The serializer; by default LangGraph's `JsonPlusSerializer`, building objects of loaded classes
+                only (`deltastore.langgraph.serializer`).
             cache_bytes: Bound of the memory for recently used threads, all together.
             create_schema: Whether `setup` may create the schema, or only the tables in it.
             min_size: Connections opened at once and kept.

@@ -45,8 +45,8 @@ class Reader:
     storage: Storage
     cache: Cache
     options: EngineOptions
-    just_loaded: dict[tuple[bytes, str, bytes], Chain] = field(default_factory=dict)
-    """Chains of checkpoints that were loaded a moment ago: LangGraph asks for their histories next, once."""
+    just_loaded: dict[tuple[bytes, str, bytes], State] = field(default_factory=dict)
+    """States of checkpoints that were loaded a moment ago: LangGraph asks for their histories next, once."""
 
     async def load(
         self, thread: ThreadRef, namespace: str, checkpoint_id: bytes | None, cipher: Cipher | None
@@ -61,7 +61,7 @@ class Reader:
         if chains is None or not chains.targets:
             return None
         loaded = (await self._load_targets(chains, chain, cipher))[0]
-        self.just_loaded[thread.key, namespace, loaded.checkpoint_id] = chain
+        self.just_loaded[thread.key, namespace, loaded.checkpoint_id] = loaded.state
         while len(self.just_loaded) > JUST_LOADED_MAX:
             del self.just_loaded[next(iter(self.just_loaded))]
         return loaded
@@ -105,26 +105,24 @@ class Reader:
         Raises:
             StoredDataError: A part of it is missing or cannot be read.
         """
-        chain = None
         if checkpoint_id is not None:
-            target, chain = checkpoint_id, self.just_loaded.pop((thread.key, namespace, checkpoint_id), None)
-        if chain is None:
-            ids = None if checkpoint_id is None else [checkpoint_id]
-            chains, chain = await self._chains(thread, namespace, ids, cipher)
-            if chains is None or not chains.targets:
-                return {}
-            target = chains.targets[0]
-            self.remember(chains, chain, [target])
+            state = self.just_loaded.pop((thread.key, namespace, checkpoint_id), None)
+            if state is not None and not any(channel in state.values for channel in channels):
+                histories = {channel: state.histories[channel] for channel in channels if channel in state.histories}
+                where = describe(thread, namespace, checkpoint_id)
+                return await self._read_histories(thread, where, histories, {}, cipher)
+        ids = None if checkpoint_id is None else [checkpoint_id]
+        chains, chain = await self._chains(thread, namespace, ids, cipher)
+        if chains is None or not chains.targets:
+            return {}
+        target = chains.targets[0]
         state = chain.state(target)
+        self.remember(chains, chain, [target])
         histories = dict(state.histories)
         if any(channel in state.values for channel in channels):
             histories |= await self._histories_behind_values(thread, chain, target, cipher)
         wanted = {channel: histories[channel] for channel in channels if channel in histories}
-        reader = await self._history_reader(chain, target, wanted, cipher)
-        return {
-            channel: ChannelHistory(history.seed, reader.writes(history.writes), reader)
-            for channel, history in wanted.items()
-        }
+        return await self._read_histories(thread, describe(thread, namespace, target), wanted, chain.segments, cipher)
 
     async def find(
         self, thread: ThreadRef, namespace: str, checkpoint_id: bytes, cipher: Cipher | None
@@ -270,22 +268,26 @@ class Reader:
             parent, writes = found.state, found.writes
         return grow_histories(parent, {}, by_channel(effective(writes), self.options.ignored_channels))
 
-    async def _history_reader(
-        self, chain: Chain, target: bytes, histories: Mapping[str, History], cipher: Cipher | None
-    ) -> ItemReader:
+    async def _read_histories(
+        self,
+        thread: ThreadRef,
+        where: str,
+        histories: Mapping[str, History],
+        opened: Mapping[int, OpenSegment],
+        cipher: Cipher | None,
+    ) -> dict[str, ChannelHistory]:
         """Opens everything that histories need. Writes that repeat stored items may need one more statement."""
-        wanted = history_segment_ids(histories.values())
-        cached = self.cache.get(chain.thread.key)
-        segments = await self.open(chain.thread, wanted, chain.segments, cipher, cached)
-        reader = ItemReader(describe(chain.thread, chain.namespace, target), segments)
-        repeated: set[int] = set()
-        for history in histories.values():
-            for stored in reader.writes(history.writes):
-                repeated |= stored.write.pieces.segment_ids()
+        cached = self.cache.get(thread.key)
+        segments = await self.open(thread, history_segment_ids(histories.values()), opened, cipher, cached)
+        reader = ItemReader(where, segments)
+        writes = {channel: reader.writes(history.writes) for channel, history in histories.items()}
+        repeated = set().union(*(each.write.pieces.segment_ids() for found in writes.values() for each in found))
         if not repeated <= segments.keys():
-            segments = await self.open(chain.thread, repeated, segments, cipher, cached)
+            reader = ItemReader(where, await self.open(thread, repeated, segments, cipher, cached))
         self.cache.trim()
-        return replace(reader, segments=segments)
+        return {
+            channel: ChannelHistory(history.seed, writes[channel], reader) for channel, history in histories.items()
+        }
 
     def _volatile(self, thread: ThreadRef, row: CheckpointRow, cipher: Cipher | None) -> list[Any]:
         try:

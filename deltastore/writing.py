@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from deltastore.cache import Cache, CachedThread
 from deltastore.core.chain import describe
@@ -43,6 +43,11 @@ from deltastore.storage import Storage
 
 ATTEMPTS = 8
 FOREIGN_PAGE = 200
+OFF_LOOP_BYTES = 128 * 1024
+"""Saves with more new bytes than this are compressed in a thread."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WriteKey = tuple[bytes, str, bytes]
 
@@ -142,7 +147,8 @@ class Writer:
     ) -> Refusal | None:
         basis = await self.basis(thread, put, cipher)
         drafted = self.draft(put, basis)
-        row, segments = seal_checkpoint(put, drafted, metadata.metadata_id, cipher)
+        large = sum(map(len, drafted.items)) > OFF_LOOP_BYTES
+        row, segments = await _run(large, seal_checkpoint, put, drafted, metadata.metadata_id, cipher)
         epoch = basis.cached.epoch if basis.cached is not None and drafted.references else None
         known = epoch is not None and basis.cached is not None and metadata.metadata_id in basis.cached.metadata_ids
         writes = None if basis.parent is None else len(basis.writes)
@@ -205,7 +211,8 @@ class Writer:
             known: Callable[[bytes], int | None] = _nothing if cached is None else cached.place
             items = Items(known, 0)
             writes = draft_writes(put, items)
-            segment = seal_writes(put, writes, items, cipher)
+            large = sum(map(len, items.own)) > OFF_LOOP_BYTES
+            segment = await _run(large, seal_writes, put, writes, items, cipher)
             epoch = cached.epoch if cached is not None and segment.references else None
             outcome = await self.storage.save_writes(
                 SaveWrites(thread, put.namespace, put.checkpoint_id, segment, epoch)
@@ -225,6 +232,11 @@ class Writer:
         waiting = self.under_way.get(key)
         if waiting:
             await asyncio.wait(list(waiting))
+
+
+async def _run(in_thread: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Calls a function, in a thread if it will take long: the compressor lets the event loop go on there."""
+    return await asyncio.to_thread(function, *args, **kwargs) if in_thread else function(*args, **kwargs)
 
 
 def _nothing(_: bytes) -> None:

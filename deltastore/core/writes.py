@@ -12,7 +12,7 @@ So storing the same call twice, as a retry after a lost answer does, changes not
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltastore.core.model import location
 from deltastore.core.pieces import PieceList
@@ -51,6 +51,10 @@ class OpenSegment:
     segment_id: int
     items: Sequence[bytes]
     writes: tuple[Write, ...] = ()
+    size_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size_bytes", sum(map(len, self.items)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ class Calls:
     def delete_thread(self, thread_id: str) -> Call[None]:
         """Deletes a thread."""
         key = validate.thread(thread_id).key
+        self.memos.forget(key)
         return lambda engine: engine.maintenance.delete_thread(key)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> Call[None]:
@@ -212,5 +213,5 @@ def _metadata_test(codec: Codec, conditions: Mapping[str, Any]) -> Wanted:
 
 async def _decoded(items: ItemReader, decode: Callable[[], T]) -> T:
     """Runs a decoding, in a thread if there is much to decode."""
-    total = sum(len(item) for segment in items.segments.values() for item in segment.items)
-    return decode() if total < OFF_LOOP_BYTES else await asyncio.to_thread(decode)
+    total_bytes = sum(segment.size_bytes for segment in items.segments.values())
+    return decode() if total_bytes < OFF_LOOP_BYTES else await asyncio.to_thread(decode)

@@ -28,6 +28,7 @@ from deltastore.engine import Engine
 from deltastore.langgraph import convert
 from deltastore.langgraph.bridge import Bridge, Open
 from deltastore.langgraph.calls import Calls
+from deltastore.langgraph.serializer import LoadedTypesSerializer
 
 LIST_PAGE = 32
 VERSION_RANDOM_BITS = 32
@@ -44,7 +45,7 @@ class EngineSaver(BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer over an engine. `DeltaSaver` adds the ways to make one."""
 
     def __init__(self, open_engine: Open, *, serde: SerializerProtocol | None = None) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde=serde or LoadedTypesSerializer())
         self._bridge = Bridge(open_engine)
         self._memos = Memos(MEMO_BYTES)
 
