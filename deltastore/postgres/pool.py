@@ -47,11 +47,25 @@ class PoolOptions:
     server_settings: Mapping[str, str] = field(default_factory=lambda: {"application_name": "deltastore"})
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_size <= self.max_size or self.max_size < 1:
+        sizes = (self.min_size, self.max_size, self.statement_cache_size)
+        if any(type(each) is not int or each < 0 for each in sizes) or not self.min_size <= self.max_size >= 1:
             raise InvalidConfigError(
                 "pool sizes do not fit",
-                detail=f"found min_size={self.min_size}, max_size={self.max_size}, expected 0 <= min_size <= max_size",
+                detail=f"found min_size={self.min_size}, max_size={self.max_size}, "
+                f"statement_cache_size={self.statement_cache_size}, expected integers, 0 <= min_size <= max_size",
             )
+        check_seconds("timeout_seconds", self.timeout_seconds)
+        check_seconds("connect_timeout_seconds", self.connect_timeout_seconds)
+        if self.command_timeout_seconds is not None:
+            check_seconds("command_timeout_seconds", self.command_timeout_seconds)
+        if self.idle_lifetime_seconds != 0:
+            check_seconds("idle_lifetime_seconds", self.idle_lifetime_seconds)
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Refuses an option that is not a number of seconds above zero. Raises `InvalidConfigError`."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise InvalidConfigError(f"{name} must be a number of seconds above zero, got {value!r}")
 
 
 async def open_pool(dsn: str, options: PoolOptions | None = None) -> Pool:

@@ -32,7 +32,7 @@ from deltastore.postgres.edit import PostgresEdit
 from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, is_lost_connection, translate
 from deltastore.postgres.migrations import Migrator
 from deltastore.postgres.naming import quote_schema
-from deltastore.postgres.pool import Pool, PoolOptions, open_pool
+from deltastore.postgres.pool import Pool, PoolOptions, check_seconds, open_pool
 from deltastore.postgres.queries import AnyConnection, Queries
 
 _LOG = logging.getLogger("deltastore.postgres")
@@ -53,7 +53,7 @@ class PostgresStorage:
         timeout_seconds: How long one call may wait for a usable connection, retries included, before it fails.
 
     Raises:
-        InvalidConfigError: The schema's name cannot be used.
+        InvalidConfigError: The schema's name cannot be used, or the timeout is no time.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class PostgresStorage:
         create_schema: bool = True,
         timeout_seconds: float = 10.0,
     ) -> None:
+        check_seconds("timeout_seconds", timeout_seconds)
         self._pool = pool
         self._schema = schema
         self._owns_pool = owns_pool

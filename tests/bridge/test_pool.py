@@ -81,5 +81,7 @@ async def test_options_are_checked(database_dsn: str) -> None:
             DeltaSaver(pool, snapshot_freqency=3)  # type: ignore[call-arg]
         with pytest.raises(InvalidConfigError, match="snapshot_frequency"):
             DeltaSaver(pool, snapshot_frequency=0)
+        with pytest.raises(InvalidConfigError, match="timeout_seconds"):
+            DeltaSaver(pool, timeout_seconds=0)
         with pytest.raises(InvalidConfigError, match="schema"):
             DeltaSaver(pool, schema="")
