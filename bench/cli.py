@@ -14,7 +14,8 @@ from rich.progress import Progress as RichProgress
 from bench.errors import BenchError, NotVerifiedError, TargetError, UsageError
 from bench.options import RunOptions
 from bench.record import Record, read_record, write_record
-from bench.report import compare_markdown, write_reports
+from bench.report import write_reports
+from bench.report.compare import compare_markdown
 from bench.report.markdown import markdown
 from bench.runner import run as run_all
 from bench.targets import TargetSpec, target_spec

@@ -82,7 +82,7 @@ def deep_size_bytes(root: Any) -> int:
 
 
 class PeakMemory:
-    """Highest resident memory of this process since `reset`, where the system can tell (Linux), else since its start."""
+    """Highest resident memory of this process since `reset` where the system can tell (Linux), else since its start."""
 
     _STATUS = Path("/proc/self/status")
     _CLEAR = Path("/proc/self/clear_refs")

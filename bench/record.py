@@ -26,13 +26,15 @@ class GrowthPoint:
     Args:
         stored_bytes: By then, with all indexes.
         wall_s: Time of the turns since the point before.
-        latencies: Of the calls since the point before.
+        p50_ms: Median latencies by operation, of the calls since the point before.
+        p95_ms: The same, 95th percentile.
     """
 
     turns: int
     stored_bytes: int
     wall_s: float
-    latencies: dict[str, Latency]
+    p50_ms: dict[str, float]
+    p95_ms: dict[str, float]
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,10 @@ class _WorkloadRun:
     def _play(self, cells: list[RunningCell], number: int) -> None:
         options, middle = self._options, self._options.turns // 2
         watched = sampled_turns(options.turns)
-        cuts = sorted({*range(0, options.turns, options.chunk_turns), middle, options.turns})
+        tenth = options.turns // 10
+        cuts = sorted(
+            {*range(0, options.turns, options.chunk_turns), tenth, middle, options.turns - tenth, options.turns}
+        )
         for index, (first, end) in enumerate(itertools.pairwise(cuts)):
             for cell in _rotated(cells, index + number):
                 self._progress.say(f"{self._workload}: {cell.name}, turn {end} of {options.turns}")

@@ -46,8 +46,9 @@ class RunningCell:
         return f"{self.spec.target.name} {self.spec.kind}"
 
     def open(self) -> None:
-        """Makes the tables and opens the saver."""
+        """Makes the tables and opens the saver; the growth curve starts at what empty tables take."""
         self._ask("open")
+        self._note_growth(0, None)
 
     def play(self, first: int, last: int, watched: Collection[int]) -> None:
         """Plays a chunk of turns, and reads the server's counters around it and the stored bytes after it."""
@@ -63,9 +64,7 @@ class RunningCell:
             else:
                 self.server_cpu_s = None
         self.chunks.append(chunk)
-        self.tables = self._ask("stored") or []
-        stored_bytes = sum(table.total_bytes for table in self.tables)
-        self.growth.append(GrowthPoint(last + 1, stored_bytes, round(chunk.wall_s, 4), _latencies(chunk.samples_ms)))
+        self._note_growth(last + 1, chunk)
 
     def verify(self, turns: Collection[int]) -> None:
         """Proves what is stored; a difference becomes the cell's problem."""
@@ -125,6 +124,14 @@ class RunningCell:
             history_s=elapsed_s,
             sweep=self.points,
         )
+
+    def _note_growth(self, turns: int, chunk: Chunk | None) -> None:
+        self.tables = self._ask("stored") or []
+        stored_bytes = sum(table.total_bytes for table in self.tables)
+        latencies = _latencies(chunk.samples_ms) if chunk else {}
+        p50_ms = {operation: calls.p50_ms for operation, calls in latencies.items()}
+        p95_ms = {operation: calls.p95_ms for operation, calls in latencies.items()}
+        self.growth.append(GrowthPoint(turns, stored_bytes, round(chunk.wall_s, 4) if chunk else 0.0, p50_ms, p95_ms))
 
     def _ask(self, method: str, *args: Any) -> Any:
         if self.problem:

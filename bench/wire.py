@@ -2,8 +2,8 @@
 
     client ──> Unix socket in a folder of ours ──> server
 
-Frames are counted as they pass and never changed: Query and Execute are statements, DataRow is a row, and a round trip is
-a flight of client messages that the server then answers. Used in passes of their own that are not timed. The connection
+Frames are counted as they pass and never changed: Query and Execute are statements, DataRow is a row, a round trip is a
+flight of client messages that the server then answers. Used in passes of their own that are not timed. The connection
 to the server is never encrypted, so it does not work with servers that insist on TLS.
 """
 

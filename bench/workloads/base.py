@@ -1,7 +1,7 @@
 """What a workload is: a graph to build, conversations to play on it, and the states these must end in.
 
 A workload knows nothing of savers. Its graphs call no model: each node takes its next update from `Cues`, which the
-script of a turn has filled before the clock starts, so what is timed is LangGraph and the saver. What the state has to be
+script of a turn has filled before the clock starts, so what is timed is LangGraph and the saver. What the state must be
 after each turn is folded from the same scripts by `expected_states`, with reducers of our own, never read from a saver.
 """
 

@@ -1,8 +1,8 @@
 """`replay`: recorded conversations in OpenAI message form, joined to one of the length asked for.
 
 A trace file is JSONL (or JSONL in gzip), one conversation a line: `{"messages": [{"role": ..., "content": ...}, ...]}`.
-A turn is a user message and everything up to the next one. Recordings carry no ids, usage or response metadata; these are
-added as the provider's integration would have, from the seed. A system message is kept where it differs from the last.
+A turn is a user message and everything up to the next one. Recordings carry no ids, usage or response metadata; these
+are added as the provider's integration would have, from the seed. A system message that repeats the last is dropped.
 """
 
 from __future__ import annotations

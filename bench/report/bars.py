@@ -1,0 +1,186 @@
+"""The bars that deltastore has set itself: ratios computed from records, defined in words in `docs/benchmarks.md`.
+
+"ours" is the target `deltastore`, "stock" is `postgres`, "floor" is `memory`. A row is empty where the records have not
+measured what it needs: the two rows about growth need a long run (5,000 turns) beside the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from bench.measure import median
+from bench.record import CellResult, Figures, GrowthPoint, Record, WorkloadResult
+
+OURS, STOCK, FLOOR = "deltastore", "postgres", "memory"
+LONG_RUN_TURNS = 1_000
+EARLY_TURN = 100
+SWEEP_THREADS = 64
+MEMORY_FREE_BYTES = 64_000_000
+
+Reader = Callable[[WorkloadResult, Figures], float | None]
+
+
+@dataclass(frozen=True)
+class BarRow:
+    """One bar and how the targets stand to it.
+
+    Args:
+        bar: The value to reach, in the direction of `at_least`.
+        best: What the best would reach, in words.
+        values: By target; None if not measured.
+    """
+
+    measure: str
+    graph: str
+    bar: float
+    at_least: bool
+    best: str
+    values: dict[str, float | None]
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether deltastore is over the bar; None if that was not measured."""
+        ours = self.values.get(OURS)
+        if ours is None:
+            return None
+        return ours >= self.bar if self.at_least else ours <= self.bar
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """How to make a row: from absolute figures of each target, or from their ratios to stock."""
+
+    name: str
+    bar: float
+    best: str
+    read: Reader
+    graphs: tuple[str, ...] = ("plain", "delta")
+    at_least: bool = False
+    stock_over_target: bool | None = None  # None: the figure itself; else the ratio to stock and which way round
+    long_run: bool = False
+
+
+def _wall(_workload: WorkloadResult, figures: Figures) -> float | None:
+    return figures.wall_s
+
+
+def _stored(_workload: WorkloadResult, figures: Figures) -> float | None:
+    return figures.stored_bytes
+
+
+def _stored_over_limit(workload: WorkloadResult, figures: Figures) -> float | None:
+    return figures.stored_bytes / workload.limits.zstd3_bytes
+
+
+def _load_over_decode(_workload: WorkloadResult, figures: Figures) -> float | None:
+    load = figures.loads.get("head")
+    return load.state_ms / load.decode_ms if load else None
+
+
+def _middle_over_head(_workload: WorkloadResult, figures: Figures) -> float | None:
+    middle, head = figures.loads.get("middle"), figures.loads.get("middle as head")
+    return middle.state_ms / head.state_ms if middle and head else None
+
+
+def _throughput(_workload: WorkloadResult, figures: Figures) -> float | None:
+    return next((point.turns_per_s for point in figures.sweep if point.threads == SWEEP_THREADS), None)
+
+
+def _history(_workload: WorkloadResult, figures: Figures) -> float | None:
+    return figures.history_s
+
+
+def _growth(workload: WorkloadResult, figures: Figures) -> float | None:
+    points = {point.turns: point.stored_bytes for point in figures.growth}
+    tenth = workload.turns // 10
+    first, last = (points.get(end, 0) - points.get(start, 0) for start, end in _tenths(workload.turns, tenth))
+    return last / first if first > 0 else None
+
+
+def _tenths(turns: int, tenth: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (0, tenth), (turns - tenth, turns)
+
+
+def _put_growth(_workload: WorkloadResult, figures: Figures) -> float | None:
+    early = next((point for point in figures.growth if point.turns >= EARLY_TURN), None)
+    return _put_p50(figures.growth[-1]) / _put_p50(early) if early else None
+
+
+def _put_p50(point: GrowthPoint) -> float:
+    return point.p50_ms["put"]
+
+
+def _memory_over_allowance(_workload: WorkloadResult, figures: Figures) -> float | None:
+    return figures.memory.above_state_bytes / (MEMORY_FREE_BYTES + 2 * figures.memory.state_bytes)
+
+
+_MEASURES = (
+    _Measure("stored bytes: stock / target", 400, "800", _stored, ("plain",), at_least=True, stock_over_target=True),
+    _Measure("stored bytes: stock / target", 10, "20", _stored, ("delta",), at_least=True, stock_over_target=True),
+    _Measure("stored bytes / zstd-3 of the final state in one piece", 5, "2.5", _stored_over_limit),
+    _Measure("wall time of the run: target / stock", 0.30, "below memory", _wall, ("plain",), stock_over_target=False),
+    _Measure("wall time of the run: target / stock", 0.65, "below memory", _wall, ("delta",), stock_over_target=False),
+    _Measure("cold load of the head / decoding alone", 1.5, "1.2", _load_over_decode),
+    _Measure("load of the middle checkpoint / of the head at that size", 1.3, "1", _middle_over_head),
+    _Measure(
+        f"{SWEEP_THREADS} threads of work, turns/s: target / stock",
+        1.7,
+        "2.5",
+        _throughput,
+        ("delta",),
+        at_least=True,
+        stock_over_target=False,
+    ),
+    _Measure("state history: stock time / target", 2.5, "5", _history, at_least=True, stock_over_target=True),
+    _Measure("bytes per step, last tenth / first tenth of the turns", 1.1, "1.0", _growth, long_run=True),
+    _Measure(f"put p50, last turns / at turn {EARLY_TURN}", 1.3, "1.0", _put_growth, ("delta",), long_run=True),
+    _Measure("peak memory above the state / (64 MB + 2 states)", 1.0, "", _memory_over_allowance),
+)
+
+
+def bar_rows(records: Sequence[Record]) -> list[BarRow]:
+    """All bars, from the first workload that has both rivals, and the longest run of ours."""
+    workloads = [workload for record in records for workload in record.workloads]
+    reference = next((workload for workload in workloads if {OURS, STOCK} <= _targets(workload)), None)
+    long_runs = [work for work in workloads if work.turns >= LONG_RUN_TURNS and OURS in _targets(work)]
+    long_run = max(long_runs, key=lambda workload: workload.turns, default=None)
+    if reference is None and long_run is None:
+        return []
+    return [
+        _row(measure, graph, long_run if measure.long_run else reference)
+        for measure in _MEASURES
+        for graph in measure.graphs
+    ]
+
+
+def _targets(workload: WorkloadResult) -> set[str]:
+    return {cell.target for cell in workload.cells}
+
+
+def _row(measure: _Measure, graph: str, workload: WorkloadResult | None) -> BarRow:
+    values: dict[str, float | None] = dict.fromkeys((OURS, STOCK, FLOOR))
+    for target in values:
+        values[target] = _value(measure, workload, target, graph) if workload else None
+    stock = values[STOCK]
+    if measure.stock_over_target is not None:
+        values = {target: _ratio(stock, value, measure) for target, value in values.items()}
+    return BarRow(measure.name, graph, measure.bar, measure.at_least, measure.best, values)
+
+
+def _ratio(stock: float | None, value: float | None, measure: _Measure) -> float | None:
+    if not stock or not value:
+        return None
+    return stock / value if measure.stock_over_target else value / stock
+
+
+def _value(measure: _Measure, workload: WorkloadResult, target: str, graph: str) -> float | None:
+    cell = find_cell(workload.cells, target, graph)
+    values = [measure.read(workload, figures) for figures in cell.figures] if cell else []
+    found = [value for value in values if value is not None]
+    return median(found) if found else None
+
+
+def find_cell(cells: Iterable[CellResult], target: str, graph: str) -> CellResult | None:
+    """The cell of a target in a graph."""
+    return next((cell for cell in cells if (cell.target, cell.graph) == (target, graph)), None)

@@ -1,0 +1,196 @@
+"""What reports show of a cell: named figures with their spread over the repeats, in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from bench.measure import median
+from bench.record import CellResult, Figures, WorkloadResult
+from bench.wire import Traffic
+
+Unit = Literal["bytes", "ms", "s", "per s", "count"]
+DASH = "\N{EN DASH}"  # what was not measured
+OPERATIONS = {
+    "turn": "turn",
+    "put": "put",
+    "put_writes": "put_writes",
+    "get_tuple": "get_tuple",
+    "delta_history": "delta history",
+}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over all repeats: the median, and the lowest and highest."""
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a cell.
+
+    Args:
+        read: Finds it in one repeat; None if it was not measured.
+        more_is_better: For throughput.
+    """
+
+    name: str
+    unit: Unit
+    read: Callable[[Figures], float | None]
+    more_is_better: bool = False
+
+    def of(self, cell: CellResult) -> Spread | None:
+        """The figure of a cell; None if it is not verified or any repeat lacks it."""
+        values = [value for figures in cell.figures if (value := self.read(figures)) is not None]
+        if not values or len(values) < len(cell.figures):
+            return None
+        return Spread(median(values), min(values), max(values))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Figures that are shown in one table."""
+
+    title: str
+    note: str
+    metrics: tuple[Metric, ...]
+
+
+def groups(workload: WorkloadResult) -> Iterator[Group]:
+    """All groups of figures that a workload may have."""
+    yield Group(
+        "The run",
+        "stored: all tables with all indexes and TOAST; CPU and wall time of the turns alone; memory: highest resident "
+        "size of the client during the turns, less its size at the start and the final state as objects",
+        (
+            Metric("stored", "bytes", lambda figures: figures.stored_bytes),
+            Metric("WAL", "bytes", lambda figures: figures.wal_bytes),
+            Metric("wall", "s", lambda figures: figures.wall_s),
+            Metric("client CPU", "s", lambda figures: figures.client_cpu_s),
+            Metric("server CPU", "s", lambda figures: figures.server_cpu_s),
+            Metric("memory above state", "bytes", lambda figures: figures.memory.above_state_bytes),
+        ),
+    )
+    for operation, title in OPERATIONS.items():
+        note = "wall time of a whole turn" if operation == "turn" else "as LangGraph waits for it during the run"
+        yield Group(f"Latency of {title}", note, tuple(_latency_metrics(operation)))
+    yield Group(
+        "Cold loads",
+        "the graph's state by a new saver that has its connection up; decoding alone: the same values from one piece, "
+        "by the serializer, in the same process; over the wire: one load of the head",
+        tuple(_load_metrics()),
+    )
+    yield Group(
+        "One turn over the wire",
+        "the fourth turn of a new conversation, all statements counted",
+        (
+            Metric("statements", "count", lambda figures: _traffic(figures.turn_traffic, "statements")),
+            Metric("round trips", "count", lambda figures: _traffic(figures.turn_traffic, "round_trips")),
+            Metric("rows", "count", lambda figures: _traffic(figures.turn_traffic, "rows")),
+            Metric("sent", "bytes", lambda figures: _traffic(figures.turn_traffic, "sent_bytes")),
+            Metric("received", "bytes", lambda figures: _traffic(figures.turn_traffic, "received_bytes")),
+        ),
+    )
+    yield Group(
+        "Threads of work at the same time",
+        "new conversations in one event loop on one saver; turns per second of all together, and the p99 of a turn",
+        tuple(_sweep_metrics(workload)),
+    )
+
+
+def _latency_metrics(operation: str) -> Iterator[Metric]:
+    for name in ("p50", "p95", "p99", "max"):
+        yield Metric(name, "ms", partial(_latency_figure, operation, f"{name}_ms"))
+
+
+def _latency_figure(operation: str, field: str, figures: Figures) -> float | None:
+    calls = figures.latencies.get(operation)
+    return getattr(calls, field) if calls else None
+
+
+def _load_metrics() -> Iterator[Metric]:
+    for name in ("head", "middle", "middle as head"):
+        yield Metric(name, "ms", partial(_load_figure, name, "state_ms"))
+    yield Metric("decoding alone", "ms", partial(_load_figure, "head", "decode_ms"))
+    yield Metric("connect", "ms", partial(_load_figure, "head", "connect_ms"))
+    for field in ("statements", "round_trips", "rows"):
+        yield Metric(field.replace("_", " "), "count", partial(_load_traffic, field))
+    yield Metric("received", "bytes", partial(_load_traffic, "received_bytes"))
+    yield Metric("history", "s", lambda figures: figures.history_s)
+    yield Metric("its checkpoints", "count", lambda figures: figures.history_checkpoints or None)
+
+
+def _load_figure(name: str, field: str, figures: Figures) -> float | None:
+    load = figures.loads.get(name)
+    return getattr(load, field) if load else None
+
+
+def _load_traffic(field: str, figures: Figures) -> float | None:
+    load = figures.loads.get("head")
+    return _traffic(load.traffic, field) if load else None
+
+
+def _sweep_metrics(workload: WorkloadResult) -> Iterator[Metric]:
+    for threads in sweep_levels(workload):
+        yield Metric(
+            f"{threads}: turns/s", "per s", partial(_sweep_figure, threads, "turns_per_s"), more_is_better=True
+        )
+        yield Metric(f"{threads}: p99", "ms", partial(_sweep_figure, threads, "p99_ms"))
+
+
+def _sweep_figure(threads: int, field: str, figures: Figures) -> float | None:
+    for point in figures.sweep:
+        if point.threads == threads:
+            return point.turns_per_s if field == "turns_per_s" else point.turn.p99_ms
+    return None
+
+
+def sweep_levels(workload: WorkloadResult) -> list[int]:
+    """Numbers of threads that any cell was measured at."""
+    return sorted({point.threads for cell in workload.cells for figures in cell.figures for point in figures.sweep})
+
+
+def _traffic(traffic: Traffic | None, field: str) -> float | None:
+    return getattr(traffic, field) if traffic else None
+
+
+def text_of(value: float, unit: Unit) -> str:
+    """A figure as a reader wants it: three digits that matter and a unit that fits."""
+    if unit == "bytes":
+        return bytes_text(value)
+    if unit == "ms":
+        return f"{_digits(value)} ms" if abs(value) < 1000 else f"{_digits(value / 1000)} s"
+    if unit == "s":
+        return f"{_digits(value)} s"
+    return _digits(value)
+
+
+def bytes_text(value: float) -> str:
+    """Bytes in decimal units."""
+    for factor, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(value) >= factor:
+            return f"{_digits(value / factor)} {name}"
+    return f"{value:.0f} B"
+
+
+def _digits(value: float) -> str:
+    size = abs(value)
+    if size == int(size) or size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 else f"{value:.3f}"
+
+
+def spread_text(spread: Spread | None, unit: Unit) -> str:
+    """A figure with its range, if the repeats differ."""
+    if spread is None:
+        return DASH
+    text = text_of(spread.median, unit)
+    if spread.low == spread.high:
+        return text
+    return f"{text} ({text_of(spread.low, unit)} to {text_of(spread.high, unit)})"
