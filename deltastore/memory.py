@@ -25,6 +25,7 @@ from deltastore.core.model import (
     ListEntry,
     ListQuery,
     MetadataRow,
+    NewRows,
     NewSegment,
     Refusal,
     RowUpdate,
@@ -271,6 +272,21 @@ class _MemoryEdit:
         _drop(thread.metadata, changes.delete_metadata)
         if changes.removes:
             thread.epoch = next(self._numbers)
+
+    async def restart(self, thread: ThreadRef) -> None:
+        """Begins the thread anew, in the copy."""
+        self.thread = _Thread(thread, next(self._numbers))
+
+    async def numbers(self, count: int) -> Sequence[int]:
+        """New segment ids."""
+        return [next(self._numbers) for _ in range(count)]
+
+    async def insert(self, rows: NewRows) -> None:
+        """Adds rows to the copy."""
+        assert self.thread is not None
+        self.thread.checkpoints.update({row.key: row for row in rows.checkpoints})
+        self.thread.segments.update({segment.segment_id: segment for segment in rows.segments})
+        self.thread.metadata.update({metadata.metadata_id: metadata for metadata in rows.metadata})
 
     def _update(self, thread: _Thread, update: RowUpdate) -> None:
         row = update.row

@@ -24,6 +24,7 @@ from deltastore.core.model import (
     Known,
     ListEntry,
     ListQuery,
+    NewRows,
     Refusal,
     Save,
     Saved,
@@ -46,6 +47,19 @@ class ThreadEdit(Protocol):
 
     async def apply(self, changes: ThreadChanges) -> None:
         """Makes the changes. They are seen by others when the edit ends without an error, else dropped."""
+
+    async def restart(self, thread: ThreadRef) -> None:
+        """Removes all that the thread has, and makes its row: what follows are the rows of a whole thread.
+
+        Raises:
+            DatabaseUnavailableError: Someone else made the thread at the same moment: look again.
+        """
+
+    async def numbers(self, count: int) -> Sequence[int]:
+        """New segment ids, ascending, larger than every id in the thread."""
+
+    async def insert(self, rows: NewRows) -> None:
+        """Adds rows to a thread that was restarted; may be called many times."""
 
 
 class Storage(Protocol):

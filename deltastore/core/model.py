@@ -264,6 +264,15 @@ class ThreadRows:
 
 
 @dataclass(frozen=True, slots=True)
+class NewRows:
+    """Rows of a thread that is written as a whole, with the segment ids that `ThreadEdit.numbers` gave."""
+
+    checkpoints: tuple[CheckpointRow, ...] = ()
+    segments: tuple[SegmentRow, ...] = ()
+    metadata: tuple[MetadataRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RowUpdate:
     """A stored checkpoint that gets another payload or other marks; same key. New segments go before `row.segments`."""
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deltastore.core.model import RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
+import asyncpg
+
+from deltastore.core.model import NewRows, RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.errors import DatabaseUnavailableError
 from deltastore.postgres.queries import AnyConnection, Queries
 
 
@@ -45,8 +48,8 @@ class PostgresEdit:
         if not changes:
             return
         queries, connection, key = self._queries, self._connection, self._key
-        for metadata in changes.new_metadata:
-            await queries.insert_metadata(connection, key, metadata)
+        if changes.new_metadata:
+            await queries.insert_metadata(connection, key, changes.new_metadata)
         for update in changes.updates:
             await self._update(update)
         if changes.marks:
@@ -61,6 +64,27 @@ class PostgresEdit:
             await queries.renew_epoch(connection, key)
         else:
             await queries.renew_revision(connection, key)
+
+    async def restart(self, thread: ThreadRef) -> None:
+        """Removes all rows of the thread and makes its row anew, so that nobody else can until the transaction ends."""
+        if self._locked is not None:
+            await self._queries.delete_thread(self._connection, self._key)
+        try:
+            await self._queries.create_thread(self._connection, thread)
+        except asyncpg.UniqueViolationError as error:
+            raise DatabaseUnavailableError(
+                f"thread {thread.thread_id!r} was created by someone else at the same moment", hint="run it again"
+            ) from error
+
+    async def numbers(self, count: int) -> Sequence[int]:
+        """New segment ids."""
+        return await self._queries.take_numbers(self._connection, count)
+
+    async def insert(self, rows: NewRows) -> None:
+        """Adds rows to a restarted thread."""
+        await self._queries.insert_metadata(self._connection, self._key, rows.metadata)
+        await self._queries.insert_segment(self._connection, self._key, rows.segments)
+        await self._queries.insert_checkpoint(self._connection, self._key, rows.checkpoints)
 
     async def _update(self, update: RowUpdate) -> None:
         row = update.row

@@ -218,11 +218,49 @@ class Queries:
         """Removes metadata documents by id."""
         await connection.execute(self.text["delete_metadata"], thread_key, metadata_ids)
 
-    async def insert_metadata(self, connection: AnyConnection, thread_key: bytes, metadata: MetadataRow) -> None:
-        """Adds a metadata document, unless it is there."""
-        await connection.execute(
-            self.text["insert_metadata"], thread_key, metadata.metadata_id, metadata.document, metadata.payload
+    async def insert_metadata(
+        self, connection: AnyConnection, thread_key: bytes, documents: Sequence[MetadataRow]
+    ) -> None:
+        """Adds metadata documents, except those that are there."""
+        await connection.executemany(
+            self.text["insert_metadata"],
+            [(thread_key, each.metadata_id, each.document, each.payload) for each in documents],
         )
+
+    async def create_thread(self, connection: AnyConnection, thread: ThreadRef) -> None:
+        """Makes the row of a thread."""
+        await connection.execute(self.text["create_thread"], thread.key, thread.thread_id)
+
+    async def take_numbers(self, connection: AnyConnection, count: int) -> list[int]:
+        """Numbers of the sequence, ascending."""
+        records = await connection.fetch(self.text["take_numbers"], count)
+        return sorted(record["number"] for record in records)
+
+    async def insert_segment(
+        self, connection: AnyConnection, thread_key: bytes, segments: Sequence[SegmentRow]
+    ) -> None:
+        """Adds segments that have their ids."""
+        await connection.executemany(
+            self.text["insert_segment"],
+            [
+                (thread_key, each.segment_id, int(each.kind), each.namespace, each.checkpoint_id,
+                 each.references or None, each.payload)
+                for each in segments
+            ],
+        )  # fmt: skip
+
+    async def insert_checkpoint(
+        self, connection: AnyConnection, thread_key: bytes, checkpoints: Sequence[CheckpointRow]
+    ) -> None:
+        """Adds checkpoints whose segments have their ids."""
+        await connection.executemany(
+            self.text["insert_checkpoint"],
+            [
+                (thread_key, each.namespace, each.checkpoint_id, each.parent_id, each.depth, each.segments or None,
+                 each.payload, each.metadata_id, each.hidden, each.orphaned)
+                for each in checkpoints
+            ],
+        )  # fmt: skip
 
     async def renew_revision(self, connection: AnyConnection, thread_key: bytes) -> None:
         """Tells saves that wait for this edit to look again."""

@@ -354,6 +354,26 @@ INSERT INTO {schema}.delta_metadata (thread_key, metadata_id, document, payload)
 VALUES ($1, $2, $3::text::jsonb, $4)
 ON CONFLICT DO NOTHING;
 
+-- name: create_thread
+-- The row of a thread that is written as a whole; fails if there is one.
+INSERT INTO {schema}.delta_threads (thread_key, thread_id) VALUES ($1, $2);
+
+-- name: take_numbers
+-- Segment ids for a thread that is written as a whole.
+SELECT nextval('{schema}.delta_numbers') AS number FROM generate_series(1, $1::integer);
+
+-- name: insert_segment
+-- One segment of a thread that is written as a whole.
+INSERT INTO {schema}.delta_segments
+    (thread_key, segment_id, kind, namespace, checkpoint_id, segment_references, payload)
+VALUES ($1, $2, $3, $4, $5, $6, $7);
+
+-- name: insert_checkpoint
+-- One checkpoint of a thread that is written as a whole.
+INSERT INTO {schema}.delta_checkpoints
+    (thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+
 -- name: renew_revision
 -- Last statement of an edit that only marks or adds: saves that waited are run again and see it.
 UPDATE {schema}.delta_threads SET revision = DEFAULT WHERE thread_key = $1;

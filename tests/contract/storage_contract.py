@@ -18,6 +18,7 @@ from deltastore.core.model import (
     ListEntry,
     ListQuery,
     MetadataRow,
+    NewRows,
     NewSegment,
     Refusal,
     RowUpdate,
@@ -25,6 +26,7 @@ from deltastore.core.model import (
     Saved,
     SaveWrites,
     SegmentKind,
+    SegmentRow,
     ThreadChanges,
     ThreadRef,
 )
@@ -616,6 +618,42 @@ class EditingContract:
             await apply(storage, changes)
             epochs.append((await load(storage)).epoch)
             assert (epochs[-1] not in epochs[:-1]) is moves, changes
+
+    @pytest.mark.parametrize("is_new", [True, False])
+    async def test_a_whole_thread_is_written_at_once(self, storage: Storage, is_new: bool) -> None:
+        before = None if is_new else await save(storage, row(9), NewSegment(VALUES, b"old"))
+        await save(storage, row(9), thread=OTHER)
+        async with storage.edit(T.key) as edit:
+            await edit.restart(T)
+            one, two, three = await edit.numbers(3)
+            assert (before.segment_ids[-1] if before else 0) < one < two < three
+            values = SegmentRow(one, VALUES, "", key(1), b"v")
+            pages = SegmentRow(two, PAGES, "", key(1), b"p", (one,))
+            await edit.insert(NewRows((row(1, segments=(one, two)),), (values, pages), (METADATA,)))
+            writes = SegmentRow(three, WRITES, "", key(2), b"w")
+            await edit.insert(NewRows((row(2, 1, 1, orphaned=True), row(3, namespace="sub")), (writes,), (METADATA,)))
+            others = await storage.list_checkpoints(ListQuery(T.key))
+            assert numbers_of([each.row.checkpoint_id for each in others]) == ([] if is_new else [9])
+        chains = await load(storage, 2)
+        assert before is None or chains.epoch != before.epoch
+        assert chains.thread == T
+        assert rows_of(chains) == [1, 2]
+        found = {each.segment_id: each for each in chains.segments}
+        assert found == {one: values, two: pages, three: writes}
+        assert chains.metadata == (METADATA,) or json.loads(chains.metadata[0].document)["step"] == 1
+        checkpoints, _, _ = await structure(storage)
+        assert [each.key for each in checkpoints] == [("", key(1)), ("", key(2)), ("sub", key(3))]
+        saved = await save(storage, row(4, 2, 2), NewSegment(VALUES, b"n"), epoch=chains.epoch)
+        assert saved.segment_ids[0] > three
+
+    async def test_a_save_waits_for_a_thread_that_is_being_written(self, storage: Storage) -> None:
+        async with storage.edit(T.key) as edit:
+            await edit.restart(T)
+            task = asyncio.create_task(storage.save(Save(T, row(2), metadata=METADATA)))
+            assert await stays_pending(task)
+            await edit.insert(NewRows((row(1),), (), (METADATA,)))
+        assert isinstance(await task, Saved)
+        assert rows_of(await load(storage, 1, 2)) == [1, 2]
 
     async def test_an_edit_that_fails_changes_nothing(self, storage: Storage) -> None:
         saved = await save(storage, row(1), NewSegment(VALUES, b"v"))
