@@ -101,12 +101,18 @@ class CachedThread:
         self.items_bytes = 0
 
     def _index(self) -> None:
-        for segment_id in self._to_index:
-            for index, item in enumerate(self.segments[segment_id].items):
+        """Marks may be asked for in another thread than the event loop's: each segment is taken off the list once."""
+        while self._to_index:
+            try:
+                segment = self.segments.get(self._to_index.pop())
+            except IndexError:
+                return
+            if segment is None:
+                continue
+            for index, item in enumerate(segment.items):
                 mark = digest(item)
-                self._marks[location(segment_id, index)] = mark
-                self._places.setdefault(mark, location(segment_id, index))
-        self._to_index.clear()
+                self._marks[location(segment.segment_id, index)] = mark
+                self._places.setdefault(mark, location(segment.segment_id, index))
 
 
 class Cache:

@@ -8,7 +8,8 @@ from typing import Any
 
 from deltastore.cache import CachedThread
 from deltastore.core.chain import describe
-from deltastore.core.model import ITEM_BITS, ThreadRef
+from deltastore.core.codec import digest
+from deltastore.core.model import ITEM_BITS, Location, ThreadRef
 from deltastore.core.pieces import PieceList
 from deltastore.core.state import State, Value
 from deltastore.core.writes import OpenSegment, StoredWrite
@@ -25,10 +26,16 @@ class ItemReader:
     Attributes:
         where: What errors name.
         segments: The segments by id.
+        cached: Knows digests of items, as far as they were needed before.
     """
 
     where: str
     segments: Mapping[int, OpenSegment]
+    cached: CachedThread | None = None
+
+    def mark(self, place: Location, item: bytes) -> bytes:
+        """The digest of the item at a place."""
+        return (None if self.cached is None else self.cached.mark(place)) or digest(item)
 
     def read(self, pieces: PieceList) -> list[bytes]:
         """The items of a piece list, in order. Raises `BrokenChainError` if one is not there."""

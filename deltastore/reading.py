@@ -246,7 +246,7 @@ class Reader:
                     chain.payload(target).volatile,
                     self._shared(chains.thread, documents[row.metadata_id], cipher),
                     pending[target],
-                    ItemReader(where, segments),
+                    ItemReader(where, segments, cached),
                 )
             )
         return loaded

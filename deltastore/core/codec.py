@@ -20,7 +20,7 @@ costs time in each save.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import blake2b
@@ -112,15 +112,13 @@ class Codec:
             inner = self.encode(value.value, where, recall)
             return EncodedValue(inner.kind | SNAPSHOT, inner.items, inner.keys, inner.digests)
         if type(value) is list:
-            encoded = [self._element(item, where, at, recall) for at, item in enumerate(value)]
-            return EncodedValue(ValueKind.LIST, [each[0] for each in encoded], None, [each[1] for each in encoded])
+            items, digests = self._elements(value, range(len(value)), where, recall)
+            return EncodedValue(ValueKind.LIST, items, None, digests)
         if type(value) is dict and all(type(key) is str for key in value):
-            encoded = [self._element(item, where, key, recall) for key, item in value.items()]
             for key in value:
                 self._check_strings(key, f"{where}: the key")
-            return EncodedValue(
-                ValueKind.DICT, [each[0] for each in encoded], list(value), [each[1] for each in encoded]
-            )
+            items, digests = self._elements(value.values(), value, where, recall)
+            return EncodedValue(ValueKind.DICT, items, list(value), digests)
         item = self.encode_item(value, where)
         return EncodedValue(ValueKind.OPAQUE, [item], None, [digest(item)])
 
@@ -129,24 +127,36 @@ class Codec:
         kind, data = self._dump(value, where)
         return _tagged(kind, data, 0)
 
-    def _element(self, value: Any, where: str, position: int | str, recall: Recall | None) -> tuple[bytes, bytes]:
-        """One element's item and its digest."""
-        if recall is not None and (found := recall.find(value)) is not None:
-            return found.item, found.digest
+    def _elements(
+        self, values: Iterable[Any], positions: Iterable[int | str], where: str, recall: Recall | None
+    ) -> tuple[list[bytes], list[bytes]]:
+        """The items of elements, and their digests."""
+        items: list[bytes] = []
+        digests: list[bytes] = []
+        for value, position in zip(values, positions, strict=True):
+            found = None if recall is None else recall.find(value)
+            if found is None:
+                item = self._element(value, f"{where}[{position!r}]")
+                mark = digest(item)
+                if recall is not None and self.is_msgpack:
+                    recall.keep(value, item, mark)
+            else:
+                item, mark = found.item, found.mark()
+            items.append(item)
+            digests.append(mark)
+        return items, digests
+
+    def _element(self, value: Any, where: str) -> bytes:
+        """One element's item."""
         try:
             kind, data = self.serializer.dumps_typed([value])
         except Exception as error:
-            raise self._refused(value, f"{where}[{position!r}]", error) from error
+            raise self._refused(value, where, error) from error
         if b"?" in data:
-            self._check_strings(value, f"{where}[{position!r}]")
+            self._check_strings(value, where)
         if kind == "msgpack" and self.is_msgpack and data[0] == ARRAY_OF_ONE:
-            item = MSGPACK_TAG + data[1:]
-        else:
-            item = _tagged(kind, data, WRAPPED)
-        mark = digest(item)
-        if recall is not None:
-            recall.keep(value, item, mark)
-        return item, mark
+            return MSGPACK_TAG + data[1:]
+        return _tagged(kind, data, WRAPPED)
 
     def _dump(self, value: Any, where: str) -> tuple[str, bytes]:
         try:

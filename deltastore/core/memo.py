@@ -1,16 +1,17 @@
-"""Which objects were encoded before and did not change since: encoding them again can be skipped.
+"""Which objects were encoded, or decoded, before and did not change since: encoding them again can be skipped.
 
 A graph hands over its whole list of messages after each super-step, and nearly all of them are the same objects as
-before. Encoding an unchanged message costs ten times as much as proving that it did not change:
+before. Encoding an unchanged message costs several times as much as proving that it did not change:
 
-- it is the *same object* (the memo holds a reference, so the object's identity cannot be reused), and
-- its *fingerprint* is the same: the bytes that `marshal` makes of its contents. `marshal` copies the contents as they
-  are, with their types (1, 1.0 and True differ, and so do list and tuple), at the speed of C.
+- it is the *same object* (the memo holds a reference, so the object's identity cannot be reused);
+- its fields equal a shallow copy of them, which is mostly a comparison of references; and
+- `marshal` makes the same bytes of all its fields but the exact strings, which cannot change. `marshal` copies contents
+  as they are, to any depth and with their types (1, 1.0 and True differ, and so do list and tuple), at the speed of C.
 
-In-place mutation at any depth changes the fingerprint. `marshal` writes every object with a buffer (a numpy array, say)
-as plain bytes and so would miss a changed shape: what does not equal its own unmarshalled copy is not remembered.
-Remembered kinds are exact strings (they cannot change), exact lists and dicts, and LangChain messages, whose encoded
-form depends on nothing but their fields. Everything else is encoded each time.
+So in-place mutation at any depth is seen. `marshal` writes a numpy array as plain bytes and so would miss a changed
+shape: what holds an array is not remembered (its encoded form shows that). Remembered kinds are exact strings, exact
+lists and dicts, and LangChain messages, whose encoded form depends on nothing but their fields. Everything else is
+encoded each time, and so is everything if the serializer is not LangGraph's.
 
 The format version 2 of `marshal` has no back references, so equal contents give equal bytes wherever they came from.
 """
@@ -19,59 +20,91 @@ from __future__ import annotations
 
 import marshal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 MARSHAL_VERSION = 2
 MESSAGES_MODULE = "langchain_core.messages."
-UNCHANGEABLE = b""
+NUMPY_ARRAY = b"\x06\x94"
+"""How LangGraph's serializer begins an array: MessagePack extension 6 around a list of four."""
 RECENT_MAX = 256
 OBJECT_FACTOR = 4
+"""Objects take about so many times the memory of their encoded form."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """An object, its fingerprint when it was encoded, and what it was encoded to."""
-
-    value: Any
-    fingerprint: bytes
-    item: bytes
-    digest: bytes
+@cache
+def _is_message(kind: Any) -> bool:
+    return str(getattr(kind, "__module__", "")).startswith(MESSAGES_MODULE)
 
 
-def fingerprint(value: Any) -> bytes | None:
-    """The bytes that change whenever the value's contents do, or None for a kind that is not remembered."""
-    contents = _contents(value)
-    if contents is None:
-        return UNCHANGEABLE if type(value) is str else None
-    try:
-        return marshal.dumps(contents, MARSHAL_VERSION)
-    except ValueError:
-        return None
-
-
-def _contents(value: Any) -> Any:
+def _fields(value: Any) -> dict[Any, Any] | None:
+    """The fields that a message or dict consists of, or None for a value without fields."""
     kind = type(value)
-    if kind is dict or kind is list:
-        return value
-    if kind.__module__.startswith(MESSAGES_MODULE) and getattr(value, "__pydantic_private__", True) is None:
-        return value.__dict__, value.__pydantic_extra__
+    if kind is dict:
+        return cast("dict[Any, Any]", value)
+    if _is_message(cast("Hashable", kind)) and value.__pydantic_private__ is None and not value.__pydantic_extra__:
+        return cast("dict[Any, Any]", value.__dict__)
     return None
 
 
-def remember(value: Any, item: bytes, digest: bytes) -> Remembered | None:
-    """What to remember of a value that was just encoded, or None if it cannot be proved unchanged later."""
+def _contents(value: Any, fields: dict[Any, Any] | None) -> Any:
+    """All that can change in a value but its exact strings."""
+    return value if fields is None else [each for each in fields.values() if type(each) is not str]
+
+
+@dataclass(slots=True)
+class Remembered:
+    """A value as it was when it was encoded or decoded.
+
+    Attributes:
+        value: The object itself.
+        fields: A shallow copy of its fields, if it has any.
+        contents: What `marshal` makes of its contents; None for a string, which cannot change.
+        item: Its encoded form.
+        digest: The item's digest, or how to get it.
+    """
+
+    value: Any
+    fields: dict[Any, Any] | None
+    contents: bytes | None
+    item: bytes
+    digest: bytes | Callable[[], bytes]
+
+    def is_unchanged(self) -> bool:
+        """Whether the value still is what it was."""
+        if self.contents is None:
+            return True
+        fields = _fields(self.value)
+        try:
+            return (
+                fields == self.fields and marshal.dumps(_contents(self.value, fields), MARSHAL_VERSION) == self.contents
+            )
+        except (ValueError, TypeError):
+            return False
+
+    def mark(self) -> bytes:
+        """The item's digest."""
+        if not isinstance(self.digest, bytes):
+            self.digest = self.digest()
+        return self.digest
+
+
+def remember(value: Any, item: bytes, digest: bytes | Callable[[], bytes]) -> Remembered | None:
+    """What to remember of a value that has this encoded form, or None if it cannot be proved unchanged later."""
     if type(value) is str:
-        return Remembered(value, UNCHANGEABLE, item, digest)
-    taken = fingerprint(value)
-    if taken is None:
+        return Remembered(value, None, None, item, digest)
+    fields = _fields(value)
+    if fields is None and type(value) is not list:
+        return None
+    if NUMPY_ARRAY in item:
         return None
     try:
-        faithful = bool(marshal.loads(taken) == _contents(value))  # noqa: S302 - our own bytes, made a line above
-    except (ValueError, TypeError):
+        contents = marshal.dumps(_contents(value, fields), MARSHAL_VERSION)
+    except ValueError:
         return None
-    return Remembered(value, taken, item, digest) if faithful else None
+    return Remembered(value, None if fields is None else fields.copy(), contents, item, digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +118,7 @@ class Recall:
     def find(self, value: Any) -> Remembered | None:
         """What the element was encoded to, if it is proved not to have changed since."""
         found = self.known.get(id(value)) or self.recent.get(id(value))
-        if found is None or found.value is not value:
-            return None
-        if found.fingerprint is not UNCHANGEABLE and fingerprint(value) != found.fingerprint:
+        if found is None or not found.is_unchanged():
             return None
         self.kept.append(found)
         return found
@@ -103,8 +134,8 @@ class Recall:
 class Memo:
     """Remembered objects of one namespace of one thread.
 
-    For each channel, those of the value that was encoded last; and the most recent ones of writes, which usually
-    appear in a channel one step later. Every change replaces a dict as a whole, so threads may use a memo together.
+    For each channel, those of the value that was encoded or decoded last; and the most recent ones of writes, which
+    usually appear in a channel one step later. Every change replaces a dict as a whole, so threads may share a memo.
     """
 
     _channels: dict[str, Mapping[int, Remembered]] = field(default_factory=dict)
@@ -115,20 +146,21 @@ class Memo:
         """For encoding a value of the channel, or of a write to it."""
         return Recall(self._channels.get(channel, {}), self._recent)
 
-    def replace(self, channel: str, recall: Recall) -> None:
-        """Remembers the elements of a channel's new value, and forgets those of the one before."""
-        self._channels = {**self._channels, channel: {id(each.value): each for each in recall.kept}}
-        self._sizes = {**self._sizes, channel: sum([len(each.item) for each in recall.kept])}
-
-    @property
-    def size_bytes(self) -> int:
-        """About how much memory the channels take: items, fingerprints, and the objects themselves."""
-        return OBJECT_FACTOR * sum(self._sizes.values())
+    def replace(self, channel: str, kept: Iterable[Remembered]) -> None:
+        """Remembers the elements of a channel's value, and forgets those of the one before."""
+        elements = {id(each.value): each for each in kept}
+        self._channels = {**self._channels, channel: elements}
+        self._sizes = {**self._sizes, channel: sum([len(each.item) for each in elements.values()])}
 
     def add(self, recall: Recall) -> None:
         """Remembers elements of a write for a while."""
         recent = {**self._recent, **{id(each.value): each for each in recall.kept}}
         self._recent = dict(list(recent.items())[-RECENT_MAX:])
+
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory the channels take: items and objects."""
+        return OBJECT_FACTOR * sum(self._sizes.values())
 
 
 class Memos:

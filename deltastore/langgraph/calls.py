@@ -30,7 +30,7 @@ from deltastore.core.model import ListQuery
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
 from deltastore.langgraph import convert, validate
-from deltastore.loaded import ItemReader
+from deltastore.loaded import ItemReader, Loaded
 from deltastore.reading import Wanted
 
 LIST_PAGE = 32
@@ -79,7 +79,7 @@ class Calls:
 
     def get_tuple(self, config: RunnableConfig) -> Call[CheckpointTuple | None]:
         """Loads a checkpoint."""
-        codec, cipher = self.codec, self.cipher
+        cipher = self.cipher
         thread, namespace = validate.thread_of(config), validate.namespace_of(config)
         checkpoint_id = validate.checkpoint_key_of(config)
 
@@ -87,9 +87,16 @@ class Calls:
             loaded = await engine.reader.load(thread, namespace, checkpoint_id, cipher)
             if loaded is None:
                 return None
-            return await _decoded(loaded.items, partial(convert.tuple_of, codec, loaded))
+            return await _decoded(loaded.items, partial(self._hand_out, loaded))
 
         return call
+
+    def _hand_out(self, loaded: Loaded) -> CheckpointTuple:
+        found = convert.tuple_of(self.codec, loaded)
+        if self.codec.is_msgpack:
+            memo = self.memos.of(loaded.thread.key, loaded.namespace)
+            convert.remember_loaded(memo, loaded, found.checkpoint["channel_values"])
+        return found
 
     def list(
         self,

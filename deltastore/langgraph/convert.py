@@ -7,6 +7,7 @@ graph does to its objects meanwhile.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -26,12 +27,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deltastore.core import metadata as metadatas
-from deltastore.core.codec import Codec, EncodedValue
+from deltastore.core.codec import Codec, EncodedValue, ValueKind
 from deltastore.core.draft import Put, PutWrites
 from deltastore.core.frame import Cipher
 from deltastore.core.header import ABSENT, Header
 from deltastore.core.identifiers import unpack_checkpoint_id
-from deltastore.core.memo import Memos
+from deltastore.core.memo import Memo, Memos, remember
 from deltastore.core.model import ThreadRef
 from deltastore.core.pieces import PieceList
 from deltastore.errors import InvalidConfigError
@@ -94,7 +95,7 @@ def put_of(
         if channel in channel_values:
             name, recall = validate.name(channel, "channel name"), memo.recall(channel)
             values[name] = codec.encode(channel_values[channel], f"{where}: state.{channel}", recall)
-            memo.replace(channel, recall)
+            memo.replace(channel, recall.kept)
     volatile, shared = metadatas.split(get_checkpoint_metadata(config, metadata))
     put = Put(
         namespace,
@@ -200,6 +201,24 @@ def tuple_of(codec: Codec, loaded: Loaded) -> CheckpointTuple:
         None if parent is None else config_of(loaded.thread, loaded.namespace, parent),
         pending,
     )
+
+
+def remember_loaded(memo: Memo, loaded: Loaded, values: Mapping[str, Any]) -> None:
+    """Takes note of the elements that were just handed out, so that the next save need not encode them again.
+
+    Only elements are remembered, never the containers, and only until they change: see `core/memo.py`.
+    """
+    for channel, value in loaded.state.values.items():
+        handed = values[channel]
+        if value.kind not in (ValueKind.LIST, ValueKind.DICT):
+            continue
+        elements = handed if value.kind == ValueKind.LIST else handed.values()
+        items = loaded.items.read(value.pieces)
+        remembered = (
+            remember(element, item, partial(loaded.items.mark, place, item))
+            for element, item, place in zip(elements, items, value.pieces.places, strict=True)
+        )
+        memo.replace(channel, [each for each in remembered if each is not None])
 
 
 def metadata_of(codec: Codec, volatile: list[Any], shared: bytes, where: str) -> dict[str, Any]:
