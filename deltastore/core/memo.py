@@ -136,8 +136,12 @@ class Memo:
 
     For each channel, those of the value that was encoded or decoded last; and the most recent ones of writes, which
     usually appear in a channel one step later. Every change replaces a dict as a whole, so threads may share a memo.
+
+    Attributes:
+        serializer: What they were encoded with. Savers share memos with their copies, which may have another one.
     """
 
+    serializer: object
     _channels: dict[str, Mapping[int, Remembered]] = field(default_factory=dict)
     _recent: Mapping[int, Remembered] = field(default_factory=dict)
     _sizes: dict[str, int] = field(default_factory=dict)
@@ -171,10 +175,12 @@ class Memos:
         self._memos: dict[tuple[bytes, str], Memo] = {}
         self._lock = threading.Lock()
 
-    def of(self, thread_key: bytes, namespace: str) -> Memo:
+    def of(self, thread_key: bytes, namespace: str, serializer: object) -> Memo:
         """The memo of a namespace of a thread. Others go when there is too much to remember."""
         with self._lock:
-            memo = self._memos.pop((thread_key, namespace), None) or Memo()
+            memo = self._memos.pop((thread_key, namespace), None)
+            if memo is None or memo.serializer is not serializer:
+                memo = Memo(serializer)
             self._memos[thread_key, namespace] = memo
             total = sum(each.size_bytes for each in self._memos.values())
             while total > self._bytes_max and len(self._memos) > 1:

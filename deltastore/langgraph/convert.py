@@ -88,7 +88,7 @@ def put_of(
     where = f"thread {thread.thread_id!r}, namespace {namespace!r}, checkpoint {checkpoint['id']!r}"
     if checkpoint_id == parent_id:
         raise InvalidConfigError(f"{where}: a checkpoint cannot be its own parent")
-    memo = memos.of(thread.key, namespace)
+    memo = memos.of(thread.key, namespace, codec.serializer)
     channel_values = checkpoint.get("channel_values") or {}
     values = {}
     for channel in new_versions:
@@ -154,7 +154,7 @@ def writes_of(
     if checkpoint_id is None:
         raise InvalidConfigError(f"writes to thread {thread.thread_id!r} name no checkpoint_id")
     where = f"thread {thread.thread_id!r}, namespace {namespace!r}, task {task_id!r}"
-    memo = memos.of(thread.key, namespace)
+    memo = memos.of(thread.key, namespace, codec.serializer)
     encoded = []
     for index, (channel, value) in enumerate(writes):
         name, recall = validate.name(channel, "channel name"), memo.recall(channel)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
+import json
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import create_checkpoint, empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from deltastore import DeltaSaver, UnserializableValueError, WrongLoopError
@@ -86,3 +89,36 @@ def test_every_method_has_both_forms() -> None:
             name: (each.kind, each.default) for name, each in asynchronous.items()
         }
         assert asyncio.iscoroutinefunction(getattr(DeltaSaver, f"a{name}")) or name == "list"
+
+
+class Reversing:
+    """A serializer of another kind: nothing that `JsonPlusSerializer` wrote can be read with it, and the other way."""
+
+    def dumps_typed(self, value: Any) -> tuple[str, bytes]:
+        return "reversed", json.dumps(value).encode()[::-1]
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        kind, text = data
+        if kind != "reversed":
+            raise ValueError(f"cannot read {kind}")
+        return json.loads(text[::-1])
+
+
+def test_nothing_encoded_with_one_serializer_is_stored_as_if_by_another() -> None:
+    """The same objects are put through both: what was remembered of their encoding must not cross over."""
+    saver = DeltaSaver.in_memory()
+    words = ["the same text object, long enough to be kept apart" * 40, {"a": ["nested"]}]
+    clone = copy.copy(saver)
+    clone.serde = Reversing()
+
+    def put(target: DeltaSaver, thread_id: str, version: int) -> None:
+        checkpoint = create_checkpoint(empty_checkpoint(), None, version)
+        checkpoint["channel_values"] = {"words": words}
+        checkpoint["channel_versions"] = {"words": version}
+        target.put(config(thread_id), checkpoint, {}, {"words": version})
+
+    put(saver, "t", 1)
+    put(clone, "t", 2)
+    assert head(clone).checkpoint["channel_values"] == {"words": words}
+    put(saver, "t", 3)
+    assert head(saver).checkpoint["channel_values"] == {"words": words}
