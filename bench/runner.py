@@ -12,6 +12,7 @@ workload.
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import tempfile
 import time
@@ -35,7 +36,7 @@ from bench.verify import sampled_turns
 from bench.workloads import make_workload
 from bench.workloads.base import GraphKind
 
-DATABASE_PREFIX = "deltastore_bench"
+DATABASE_NAME = "deltastore_bench_{process}_{number}"
 
 
 class Progress(Protocol):
@@ -126,6 +127,7 @@ class _WorkloadRun:
         self._progress = progress
         self._interrupt = interrupt
         self._turns = options.turns
+        self._databases = 0
 
     def run(self) -> WorkloadResult:
         """Plays, verifies and measures."""
@@ -139,7 +141,7 @@ class _WorkloadRun:
             repeats.append(repeat)
         workload = make_workload(self._workload, seed=self._options.seed, trace=self._options.trace)
         with ExitStack() as stack:
-            dsn = self._database("limits", stack) if self._server else None
+            dsn = self._database(stack) if self._server else None
             limits = measure_limits(workload, self._turns, dsn)
         cells = [cell_result(list(cell)) for cell in zip(*repeats, strict=True)]
         checkpoints = max(sum(chunk.checkpoints for chunk in cell.chunks) for cell in repeats[0])
@@ -212,17 +214,18 @@ class _WorkloadRun:
             kind=kind,
             snapshot_frequency=options.snapshot_frequency,
             durability=options.durability,
-            place=self._place(spec, f"{spec.name}_{kind}", stack),
-            side_place=self._place(spec, f"{spec.name}_{kind}_side", stack),
+            place=self._place(spec, stack),
+            side_place=self._place(spec, stack),
         )
 
-    def _place(self, spec: TargetSpec, name: str, stack: ExitStack) -> Place:
+    def _place(self, spec: TargetSpec, stack: ExitStack) -> Place:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="deltastore-bench-")))
-        return Place(self._database(name, stack) if spec.needs_server else "", folder)
+        return Place(self._database(stack) if spec.needs_server else "", folder)
 
-    def _database(self, name: str, stack: ExitStack) -> str:
+    def _database(self, stack: ExitStack) -> str:
         assert self._server is not None
-        database = f"{DATABASE_PREFIX}_{name}"
+        self._databases += 1
+        database = DATABASE_NAME.format(process=os.getpid(), number=self._databases)
         dsn = self._server.create_database(database)
         stack.callback(self._drop, database)
         return dsn

@@ -57,8 +57,7 @@ async def verify_thread(
 
 async def _check_state(graph: Graph, config: Any, expected: Mapping[str, Any], *, where: str) -> str:
     state = await graph.aget_state(config)
-    problem = difference(_without_empty(expected), _without_empty(state.values))
-    if problem:
+    if problem := state_difference(expected, state.values):
         raise NotVerifiedError(f"state after {where}: {problem}")
     return str(state.config["configurable"]["checkpoint_id"])
 
@@ -81,9 +80,10 @@ async def _check_checkpoint(graph: Graph, thread_id: str, evidence: Evidence) ->
         )
 
 
-def _without_empty(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A DeltaChannel nobody has written yet is there and empty; an ordinary channel is not there."""
-    return {name: value for name, value in values.items() if value not in ([], {})}
+def state_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """The first difference of two states; a list or dict that nobody has written yet may be empty or not there."""
+    states = ({name: value for name, value in state.items() if value not in ([], {})} for state in (expected, found))
+    return difference(*states)
 
 
 def difference(expected: Any, found: Any, path: str = "") -> str:

@@ -1,0 +1,79 @@
+"""Savers that do not do what they should, as a user's own might not. Factories for `--target`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool
+
+DROPPED_EVERY = 7
+
+
+class DropsWrites(AsyncPostgresSaver):
+    """Acknowledges every seventh put_writes without storing it."""
+
+    calls = 0
+
+    async def aput_writes(
+        self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self.calls += 1
+        if self.calls % DROPPED_EVERY:
+            await super().aput_writes(config, writes, task_id, task_path)
+
+
+class DropsCheckpoints(AsyncPostgresSaver):
+    """Acknowledges every seventh put without storing it."""
+
+    calls = 0
+
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        self.calls += 1
+        if self.calls % DROPPED_EVERY:
+            return await super().aput(config, checkpoint, metadata, new_versions)
+        return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
+
+
+class Refuses(AsyncPostgresSaver):
+    """Fails at the twentieth put, as on a full disk."""
+
+    calls = 0
+
+    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        self.calls += 1
+        if self.calls == 20:
+            raise OSError(28, "No space left on device")
+        return await super().aput(config, checkpoint, metadata, new_versions)
+
+
+@asynccontextmanager
+async def _opened(kind: type[AsyncPostgresSaver], dsn: str) -> AsyncIterator[AsyncPostgresSaver]:
+    settings: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    async with AsyncConnectionPool(dsn, min_size=1, max_size=4, kwargs=settings, open=False) as pool:
+        saver = kind(pool)
+        await saver.setup()
+        yield saver
+
+
+def drops_writes(dsn: str) -> Any:
+    return _opened(DropsWrites, dsn)
+
+
+def drops_checkpoints(dsn: str) -> Any:
+    return _opened(DropsCheckpoints, dsn)
+
+
+def refuses(dsn: str) -> Any:
+    return _opened(Refuses, dsn)
+
+
+@asynccontextmanager
+async def no_saver(dsn: str) -> AsyncIterator[Any]:
+    yield object()
+
+
+not_callable = 3

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from bench.cell import Cell, CellSpec
+from bench.errors import NotVerifiedError
+from bench.server import Server
+from bench.targets import target_spec
+from bench.targets.base import Place
+from bench.verify import sampled_turns
+from bench.workloads.base import GraphKind
+
+TURNS = 12
+LOST = [("drops_writes", "delta"), ("drops_writes", "plain"), ("drops_checkpoints", "plain")]
+
+
+@pytest.fixture
+def make_cell(server_dsn: str, tmp_path: Path) -> Iterator[Any]:
+    server, names = Server(server_dsn), list[str]()
+
+    def place() -> Place:
+        names.append(f"bench_test_{uuid.uuid4().hex[:12]}")
+        folder = tmp_path / names[-1]
+        folder.mkdir()
+        return Place(server.create_database(names[-1]), folder)
+
+    def make(target: str, kind: GraphKind) -> Cell:
+        return Cell(CellSpec("agent", 1, None, target_spec(target), kind, 10, "async", place(), place()))
+
+    yield make
+    for name in names:
+        server.drop_database(name)
+    server.close()
+
+
+@pytest.mark.parametrize("kind", ["plain", "delta"])
+@pytest.mark.parametrize("target", ["deltastore", "postgres", "sqlite", "memory"])
+async def test_every_target_is_measured_and_verified(target: str, kind: GraphKind, make_cell: Any):
+    cell, has_server = make_cell(target, kind), target in {"deltastore", "postgres"}
+    await cell.open()
+    chunks = [await cell.play(0, 5, sampled_turns(TURNS)), await cell.play(6, TURNS - 1, sampled_turns(TURNS))]
+    assert sum(chunk.checkpoints for chunk in chunks) == 5 * TURNS
+    assert all(len(chunk.samples_ms["turn"]) == 6 for chunk in chunks)
+    await cell.verify(sampled_turns(TURNS))
+    assert sum(table.total_bytes for table in await cell.stored()) > 10_000
+    head, middle = await cell.load(None, 2), await cell.load(5, 2)
+    assert len(head.samples_ms) == 2
+    assert head.decode_ms > middle.decode_ms > 0
+    assert (head.traffic is not None) == has_server
+    assert await cell.history(30) > 0
+    if has_server:
+        assert head.traffic.statements >= 1
+        assert (await cell.turn_traffic()).statements >= 5
+    point = await cell.sweep(3, 2)
+    assert (point.threads, point.turn.count) == (3, 16)
+    assert point.turns_per_s > 0
+    assert await cell.state_bytes(TURNS) > 100_000
+    await cell.close()
+
+
+@pytest.mark.parametrize(("double", "kind"), LOST)
+async def test_a_saver_that_loses_data_is_found_out(double: str, kind: GraphKind, make_cell: Any):
+    cell = make_cell(f"lossy=tests.bench.doubles:{double}", kind)
+    await cell.open()
+    await cell.play(0, TURNS - 1, sampled_turns(TURNS))
+    with pytest.raises(NotVerifiedError):
+        await cell.verify(sampled_turns(TURNS))
+    await cell.close()
+
+
+async def test_a_row_lost_in_the_database_is_found_out(make_cell: Any):
+    cell = make_cell("postgres", "plain")
+    await cell.open()
+    await cell.play(0, TURNS - 1, sampled_turns(TURNS))
+    dsn = cell._stage.target.place.dsn
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("DELETE FROM checkpoint_blobs WHERE version LIKE '%015.%' AND channel = 'messages'")
+    with pytest.raises(NotVerifiedError):
+        await cell.verify(sampled_turns(TURNS))
+    await cell.close()

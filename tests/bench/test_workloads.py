@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from bench.recorder import Recorder, timed
+from bench.stage import Stage, ThreadPlayer, thread_config
+from bench.targets.base import Place
+from bench.targets.local import MemoryTarget
+from bench.text import standard_library
+from bench.verify import state_difference
+from bench.workloads import NAMES, make_workload
+from bench.workloads.base import GraphKind, Workload
+from bench.workloads.conversations import fold_messages
+from tests.bench.test_trace import TALK
+
+TURNS = {"summarise": 43, "fork": 31, "files": 18}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(json.dumps({"messages": TALK}) + "\n")
+    return path
+
+
+async def play(workload: Workload, kind: GraphKind, turns: int) -> tuple[InMemorySaver, Stage]:
+    saver, recorder = InMemorySaver(), Recorder()
+    stage = Stage(workload, MemoryTarget(Place("", Path())), kind, 10, "async")
+    player = ThreadPlayer(stage.compile(timed(saver, recorder)), recorder, thread_id="t", durability="async")
+    conversation = workload.conversation(0)
+    for turn in range(turns):
+        conversation.prepare(turn)
+        await conversation.play(player, turn)
+    return saver, stage
+
+
+@pytest.mark.parametrize("kind", ["plain", "delta"])
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_played_workload_ends_in_the_state_it_expects(name: str, kind: GraphKind, trace: Path):
+    turns = TURNS.get(name, 7)
+    workload = make_workload(name, seed=3, trace=trace)
+    saver, stage = await play(workload, kind, turns)
+    state = await stage.compile(saver).aget_state(thread_config("t"))
+    expected = next(itertools.islice(workload.conversation(0).expected_states(), turns - 1, None))
+    assert state_difference(expected, state.values) == ""
+    assert state.next == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scripts_follow_from_seed_and_number(name: str, trace: Path):
+    def first_states(seed: int, number: int) -> list[str]:
+        conversation = make_workload(name, seed=seed, trace=trace).conversation(number)
+        return [repr(state) for state in itertools.islice(conversation.expected_states(), 3)]
+
+    assert first_states(1, 0) == first_states(1, 0)
+    assert first_states(1, 0) != first_states(1, 1)
+    assert first_states(1, 0) != first_states(2, 0)
+
+
+async def test_the_reference_has_five_checkpoints_and_four_messages_a_turn():
+    workload = make_workload("agent", seed=1, trace=None)
+    saver, _ = await play(workload, "plain", 6)
+    assert len(saver.storage["t"][""]) == 30
+    messages = next(itertools.islice(workload.conversation(0).expected_states(), 5, None))["messages"]
+    assert len(messages) == 24
+    assert len({message.id for message in messages}) == 24
+
+
+def test_the_reference_has_messages_of_the_announced_sizes():
+    states = make_workload("agent", seed=1, trace=None).conversation(0).expected_states()
+    messages = next(itertools.islice(states, 99, None))["messages"]
+    for position, characters in ((0, 300), (2, 5_500), (3, 1_200)):
+        mean = sum(len(message.text) for message in messages[position::4]) / 100
+        assert mean == pytest.approx(characters, rel=0.1)
+    assert all(message.response_metadata and message.usage_metadata for message in messages[1::2])
+
+
+def test_text_does_not_repeat_within_the_library():
+    corpus = standard_library()
+    pieces = [corpus.code_piece(index, 5_500) for index in range(1_000)]
+    assert len(set(pieces)) == 1_000
+    assert all(2_000 < len(piece) <= 5_500 for piece in pieces)
+    assert corpus.code_piece(10_000_000, 5_500)
+
+
+def test_the_folds_agree_with_langgraph():
+    from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+    from langgraph.graph import add_messages
+
+    first = [HumanMessage("one", id="1"), AIMessage("two", id="2"), HumanMessage("three", id="3")]
+    update = [RemoveMessage(id="1"), AIMessage("new two", id="2"), HumanMessage("four", id="4")]
+    assert fold_messages(list(first), update) == add_messages(list(first), list(update))  # type: ignore[arg-type]
