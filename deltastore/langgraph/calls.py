@@ -94,7 +94,7 @@ class Calls:
     def _hand_out(self, loaded: Loaded) -> CheckpointTuple:
         found = convert.tuple_of(self.codec, loaded)
         if self.codec.is_msgpack:
-            memo = self.memos.of(loaded.thread.key, loaded.namespace, codec.serializer)
+            memo = self.memos.of(loaded.thread.key, loaded.namespace, self.codec.serializer)
             convert.remember_loaded(memo, loaded, found.checkpoint["channel_values"])
         return found
 
