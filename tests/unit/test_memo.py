@@ -1,0 +1,133 @@
+"""The memo skips encoding only where nothing changed: every kind of in-place mutation is seen."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from deltastore.core.codec import Codec
+from deltastore.core.memo import Memo, Memos, remember
+from deltastore.langgraph.convert import codec_of
+from deltastore.langgraph.serializer import LoadedTypesSerializer
+
+
+def codec() -> Codec:
+    return codec_of(LoadedTypesSerializer())[0]
+
+
+def message() -> AIMessage:
+    return AIMessage(
+        content="text",
+        id="1",
+        tool_calls=[{"name": "look", "args": {"at": [1, {"deep": True}]}, "id": "call", "type": "tool_call"}],
+        response_metadata={"finish_reason": "stop", "logprobs": [0.5, 1.0]},
+        usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+    )
+
+
+MUTATIONS: dict[str, Any] = {
+    "content": lambda m: setattr(m, "content", "other"),
+    "content of the same length": lambda m: setattr(m, "content", "texU"),
+    "content to blocks": lambda m: setattr(m, "content", [{"type": "text", "text": "text"}]),
+    "id": lambda m: setattr(m, "id", None),
+    "int to bool": lambda m: m.usage_metadata.__setitem__("input_tokens", True),
+    "int to float": lambda m: m.usage_metadata.__setitem__("input_tokens", 1.0),
+    "bool to int, deep": lambda m: m.tool_calls[0]["args"]["at"][1].__setitem__("deep", 1),
+    "float to int": lambda m: m.response_metadata["logprobs"].__setitem__(1, 1),
+    "sign": lambda m: m.response_metadata["logprobs"].__setitem__(0, -0.5),
+    "list grows": lambda m: m.tool_calls[0]["args"]["at"].append(None),
+    "list to tuple": lambda m: m.tool_calls[0]["args"].__setitem__("at", (1, {"deep": True})),
+    "key added": lambda m: m.additional_kwargs.__setitem__("refusal", None),
+    "key removed": lambda m: m.response_metadata.pop("finish_reason"),
+    "keys swapped": lambda m: m.response_metadata.__setitem__("logprobs", m.response_metadata.pop("logprobs")[::-1]),
+    "field added": lambda m: setattr(m, "extra_field", 1),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_seen(name: str) -> None:
+    value = message()
+    remembered = remember(value, b"item", b"mark")
+    assert remembered is not None
+    assert remembered.is_unchanged()
+    MUTATIONS[name](value)
+    assert not remembered.is_unchanged()
+
+
+@pytest.mark.parametrize(
+    "value", ["text", [1, [2]], {"a": [1]}, HumanMessage("hi"), ToolMessage("x", tool_call_id="1")]
+)
+def test_unchanged_values_are_recalled_without_encoding(value: Any) -> None:
+    memo = Memo(None)
+    first = memo.recall("c")
+    encoded = codec().encode([value], "w", first)
+    memo.replace("c", first.kept)
+
+    class Refusing:
+        def dumps_typed(self, _: Any) -> Any:
+            raise AssertionError("encoded again")
+
+        def loads_typed(self, _: Any) -> Any:
+            raise AssertionError
+
+    second = Codec(Refusing(), is_msgpack=True, snapshot_type=tuple).encode([value], "w", memo.recall("c"))
+    assert (second.items, second.digests) == (encoded.items, encoded.digests)
+
+
+def test_an_equal_but_other_object_is_encoded_again() -> None:
+    memo, value = Memo(None), message()
+    recall = memo.recall("c")
+    codec().encode([value], "w", recall)
+    memo.replace("c", recall.kept)
+    assert memo.recall("c").find(copy.deepcopy(value)) is None
+
+
+def test_what_holds_an_array_is_not_remembered() -> None:
+    numpy = pytest.importorskip("numpy")
+    value = ToolMessage("x", tool_call_id="1", artifact=numpy.zeros((2, 3)))
+    item = codec().encode([value], "w").items[0]
+    assert remember(value, item, b"") is None
+
+
+@pytest.mark.parametrize("value", [1, 1.5, None, True, b"x", (1, 2), {1, 2}, object(), bytearray(b"x")])
+def test_other_kinds_are_not_remembered(value: Any) -> None:
+    assert remember(value, b"item", b"mark") is None
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda child: st.lists(child, max_size=3) | st.dictionaries(st.text(max_size=2), child, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    before=st.dictionaries(st.text(max_size=2), json, max_size=4),
+    after=st.dictionaries(st.text(max_size=2), json, max_size=4),
+)
+def test_contents_that_encode_differently_are_never_taken_for_the_same(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    value = copy.deepcopy(before)
+    [item] = codec().encode([value], "w").items
+    remembered = remember(value, item, b"")
+    assert remembered is not None
+    value.clear()
+    value.update(copy.deepcopy(after))
+    if remembered.is_unchanged():
+        assert codec().encode([value], "w").items == [item]
+
+
+def test_memos_are_bounded() -> None:
+    memos = Memos(bytes_max=1000)
+    for number in range(50):
+        memo = memos.of(bytes([number]), "", None)
+        recall = memo.recall("c")
+        codec().encode(["x" * 100 + str(number)], "w", recall)
+        memo.replace("c", recall.kept)
+    assert sum(memos.of(bytes([number]), "", None).size_bytes > 0 for number in range(50)) <= 3
