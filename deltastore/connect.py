@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from deltastore.conversion.convert import IGNORED_CHANNELS
 from deltastore.engine import Engine
 from deltastore.langgraph.bridge import start_loop
-from deltastore.langgraph.convert import IGNORED_CHANNELS
 from deltastore.langgraph.saver import EngineSaver
 from deltastore.memory import MemoryStorage
 from deltastore.options import EngineOptions

@@ -21,6 +21,7 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
+from deltastore.conversion import convert, validate
 from deltastore.core import metadata as metadatas
 from deltastore.core.codec import Codec
 from deltastore.core.containment import contains
@@ -29,7 +30,6 @@ from deltastore.core.memo import Memos
 from deltastore.core.model import ListQuery
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
-from deltastore.langgraph import convert, validate
 from deltastore.loaded import ItemReader, Loaded
 from deltastore.reading import Wanted
 

@@ -23,9 +23,9 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from deltastore.conversion import convert
 from deltastore.core.memo import Memos
 from deltastore.engine import Engine
-from deltastore.langgraph import convert
 from deltastore.langgraph.bridge import Bridge, Open
 from deltastore.langgraph.calls import Calls
 from deltastore.langgraph.serializer import LoadedTypesSerializer

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from deltastore.conversion.convert import codec_of
 from deltastore.core.codec import Codec
 from deltastore.core.memo import Memo, Memos, remember
-from deltastore.langgraph.convert import codec_of
 from deltastore.langgraph.serializer import LoadedTypesSerializer
 
 

@@ -26,6 +26,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from deltastore.conversion import validate
 from deltastore.core import metadata as metadatas
 from deltastore.core.codec import Codec, EncodedValue, ValueKind
 from deltastore.core.draft import Put, PutWrites
@@ -36,7 +37,6 @@ from deltastore.core.memo import Memo, Memos, remember
 from deltastore.core.model import ThreadRef
 from deltastore.core.pieces import PieceList
 from deltastore.errors import InvalidConfigError
-from deltastore.langgraph import validate
 from deltastore.loaded import ChannelHistory, ItemReader, Loaded
 
 HEADER_KEYS = frozenset({"id", "channel_values", "channel_versions", "versions_seen", "updated_channels", "ts"})
