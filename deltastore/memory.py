@@ -22,6 +22,7 @@ from deltastore.core.model import (
     Chains,
     CheckpointRow,
     Known,
+    ListCursor,
     ListEntry,
     ListQuery,
     MetadataRow,
@@ -163,9 +164,9 @@ class MemoryStorage:
     async def list_checkpoints(self, query: ListQuery) -> list[ListEntry]:
         """One page of visible checkpoints, newest first (see `ListCursor` for the order)."""
         with self._lock:
-            entries = [entry for thread in self._threads.values() for entry in _entries(thread, query)]
-        entries.sort(key=lambda entry: entry.cursor, reverse=True)
-        return entries[: query.limit]
+            matching = [each for thread in self._threads.values() for each in _matching(thread, query)]
+            matching.sort(key=lambda each: each[0], reverse=True)
+            return [_entry(thread, row) for _, thread, row in matching[: query.limit]]
 
     async def delete_thread(self, thread_key: bytes) -> None:
         """Removes every row of the thread. No such thread: nothing happens."""
@@ -320,25 +321,32 @@ def _segments_of(thread: _Thread, rows: dict[tuple[str, bytes], CheckpointRow]) 
             yield segment
 
 
-def _entries(thread: _Thread, query: ListQuery) -> Iterator[ListEntry]:
-    """The thread's checkpoints that the query asks for."""
+def _matching(thread: _Thread, query: ListQuery) -> Iterator[tuple[ListCursor, _Thread, CheckpointRow]]:
+    """The thread's checkpoints that the query asks for, with their places in the listing."""
     if query.thread_key is not None and query.thread_key != thread.ref.key:
         return
     for row in thread.checkpoints.values():
-        if row.hidden:
-            continue
-        metadata = thread.metadata.get(row.metadata_id)
-        if metadata is None:
-            raise BrokenChainError(f"metadata of a checkpoint of thread {thread.ref.thread_id!r} is missing")
-        entry = ListEntry(thread.ref, row, metadata)
+        cursor = ListCursor(row.checkpoint_id, thread.ref.key, row.namespace)
         if (
-            query.namespace in (None, row.namespace)
+            not row.hidden
+            and query.namespace in (None, row.namespace)
             and query.checkpoint_id in (None, row.checkpoint_id)
             and (query.before is None or row.checkpoint_id < query.before)
-            and (query.cursor is None or entry.cursor < query.cursor)
-            and (query.document is None or contains(metadata.document, query.document))
+            and (query.cursor is None or cursor < query.cursor)
+            and (query.document is None or _describes(thread.metadata.get(row.metadata_id), query.document))
         ):
-            yield entry
+            yield cursor, thread, row
+
+
+def _describes(metadata: MetadataRow | None, document: str) -> bool:
+    return metadata is not None and contains(metadata.document, document)
+
+
+def _entry(thread: _Thread, row: CheckpointRow) -> ListEntry:
+    metadata = thread.metadata.get(row.metadata_id)
+    if metadata is None:
+        raise BrokenChainError(f"metadata of a checkpoint of thread {thread.ref.thread_id!r} is missing")
+    return ListEntry(thread.ref, row, metadata)
 
 
 def _run_id(metadata: MetadataRow) -> str | None:

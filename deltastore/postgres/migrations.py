@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -147,7 +148,7 @@ class Migrator:
 
     async def _apply(self, connection: AnyConnection, migration: Migration) -> bool:
         """Applies one step; False if another process did so while this one waited for the lock."""
-        async with connection.transaction():
+        async with nullcontext() if connection.is_in_transaction() else connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock_key())
             if await self._version(connection) >= migration.version:
                 return False

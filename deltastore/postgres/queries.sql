@@ -20,7 +20,8 @@ WITH seen AS MATERIALIZED (
 ), created AS (
     INSERT INTO {schema}.delta_threads (thread_key, thread_id)
     SELECT $1, $2::text
-    WHERE $3::bigint IS NULL AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM seen)
+    WHERE $3::bigint IS NULL AND coalesce($13::bigint, 0) = 0
+        AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM seen)
     ON CONFLICT DO NOTHING
     RETURNING epoch
 ), thread AS (
@@ -63,8 +64,9 @@ WITH seen AS MATERIALIZED (
 SELECT
     CASE
         WHEN EXISTS (SELECT FROM stored_checkpoint) THEN 0
-        WHEN NOT EXISTS (SELECT FROM thread) AND ($3::bigint IS NULL OR EXISTS (SELECT FROM known)) THEN 3
         WHEN EXISTS (SELECT FROM thread) AND EXISTS (SELECT FROM twin) THEN 2
+        WHEN EXISTS (SELECT FROM thread) THEN 1
+        WHEN EXISTS (SELECT FROM known) OR ($3::bigint IS NULL AND coalesce($13::bigint, 0) = 0) THEN 3
         ELSE 1
     END AS outcome,
     (SELECT epoch FROM thread) AS epoch,

@@ -209,9 +209,10 @@ class SavingContract:
         await save(storage, row(3, 2, 2), epoch=current.epoch)
         await save_writes(storage, 3, epoch=current.epoch)
 
-    async def test_a_save_at_an_epoch_does_not_create_a_thread(self, storage: Storage) -> None:
+    async def test_a_refused_save_does_not_create_a_thread(self, storage: Storage) -> None:
         assert await storage.save(Save(T, row(1), metadata=METADATA, epoch=1)) is Refusal.STALE
         assert await storage.save_writes(SaveWrites(T, "", key(1), NewSegment(WRITES, b"w"), epoch=1)) is Refusal.STALE
+        assert await storage.save(Save(T, row(2, 1, 1), metadata=METADATA, parent_writes=1)) is Refusal.STALE
         assert await storage.load_chains(T.key, "", None) is None
 
     async def test_the_parents_writes_are_counted(self, storage: Storage) -> None:

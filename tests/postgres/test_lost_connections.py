@@ -1,4 +1,4 @@
-"""Connections that die, servers that stop, pools that are full: the caller notices a delay at most, or gets one error."""
+"""Connections that die, servers that stop, full pools: the caller notices a delay at most, or gets one error."""
 
 from __future__ import annotations
 
