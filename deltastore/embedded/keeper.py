@@ -36,15 +36,15 @@ STOP_SECONDS_MAX = 60
 SETTLE_SECONDS = 0.5
 
 
-def open_lock(path: Path) -> int:
-    """Opens a lock file, which is created if it is missing. The caller closes the file descriptor."""
-    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+def open_lock(path: Path, *, create: bool = True) -> int:
+    """Opens a lock file. The caller closes the file descriptor."""
+    return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
 
 
 @contextmanager
-def locked(path: Path, seconds_max: float) -> Iterator[bool]:
+def locked(path: Path, seconds_max: float, *, create: bool = True) -> Iterator[bool]:
     """Holds the file's exclusive lock inside the block; yields False if it was not to be had in `seconds_max`."""
-    descriptor = open_lock(path)
+    descriptor = open_lock(path, create=create)
     try:
         deadline = time.monotonic() + seconds_max
         while not (taken := try_lock(descriptor, fcntl.LOCK_EX)) and time.monotonic() < deadline:
@@ -107,7 +107,7 @@ def is_listening(folder: Path) -> bool:
 
 def stop_if_unused(folder: Path, seconds_max: float) -> bool:
     """Stops the server if no handle uses it; returns whether none does. The caller holds the gate."""
-    descriptor = open_lock(folder / CLIENTS_LOCK)
+    descriptor = open_lock(folder / CLIENTS_LOCK, create=False)
     try:
         while not try_lock(descriptor, fcntl.LOCK_EX):
             if try_lock(descriptor, fcntl.LOCK_SH):
@@ -139,30 +139,35 @@ def stop(folder: Path, seconds_max: float) -> None:
 
 def wait_until_unused(folder: Path) -> None:
     """Returns when no process holds the folder's clients lock; it may be taken again at once."""
-    descriptor = open_lock(folder / CLIENTS_LOCK)
+    descriptor = open_lock(folder / CLIENTS_LOCK, create=False)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     finally:
         os.close(descriptor)
 
 
-def keep(folder: Path) -> None:
+def keep(folder: Path, keeper_lock: int) -> None:
+    """Stops the folder's server as soon as nobody uses it, and returns; also when the folder was removed."""
+    with suppress(FileNotFoundError):
+        while True:
+            wait_until_unused(folder)
+            time.sleep(SETTLE_SECONDS)  # who was killed while starting the server leaves a start that is on its way
+            with locked(folder / GATE_LOCK, STOP_SECONDS_MAX, create=False) as gate:
+                if gate and stop_if_unused(folder, STOP_SECONDS_MAX):
+                    os.close(keeper_lock)  # before the gate opens: who comes next must see that there is no keeper
+                    return
+
+
+def main(folder: Path) -> None:
     """Becomes the folder's keeper in a process of its own, or returns if there is one.
 
     The lock is taken before the fork, so that it is held when the caller's call of this program ends.
     """
     keeper_lock = open_lock(folder / KEEPER_LOCK)
-    if not try_lock(keeper_lock, fcntl.LOCK_EX) or os.fork():
-        return
-    os.setsid()
-    while True:
-        wait_until_unused(folder)
-        time.sleep(SETTLE_SECONDS)  # who was killed while starting the server leaves a start that is on its way
-        with locked(folder / GATE_LOCK, STOP_SECONDS_MAX) as gate:
-            if gate and stop_if_unused(folder, STOP_SECONDS_MAX):
-                os.close(keeper_lock)  # before the gate opens: who comes next must see that there is no keeper
-                return
+    if try_lock(keeper_lock, fcntl.LOCK_EX) and os.fork() == 0:
+        os.setsid()
+        keep(folder, keeper_lock)
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]))
+    main(Path(sys.argv[1]))

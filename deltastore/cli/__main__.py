@@ -1,0 +1,5 @@
+"""`python -m deltastore.cli` is `deltastore`."""
+
+from deltastore.cli import main
+
+main()

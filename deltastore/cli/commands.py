@@ -1,0 +1,18 @@
+"""The top of the command line."""
+
+from __future__ import annotations
+
+import click
+
+from deltastore.cli.demo import demo
+from deltastore.cli.schema import schema
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="langgraph-checkpoint-deltastore", prog_name="deltastore")
+def deltastore() -> None:
+    """A LangGraph checkpointer for PostgreSQL that stores only what each super-step changed."""
+
+
+deltastore.add_command(demo)
+deltastore.add_command(schema)
