@@ -82,8 +82,10 @@ async def _check_checkpoint(graph: Graph, thread_id: str, evidence: Evidence) ->
 
 def state_difference(expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """The first difference of two states; a list or dict that nobody has written yet may be empty or not there."""
-    states = ({name: value for name, value in state.items() if value not in ([], {})} for state in (expected, found))
-    return difference(*states)
+    wanted, had = (
+        {name: value for name, value in state.items() if value not in ([], {})} for state in (expected, found)
+    )
+    return difference(wanted, had)
 
 
 def difference(expected: Any, found: Any, path: str = "") -> str:

@@ -45,7 +45,7 @@ class Axis:
             ticks = [factor * 10.0**decade for decade in decades for factor in factors]
             ticks = [tick for tick in ticks if self.low * 0.999 <= tick <= self.high * 1.001]
             if len(ticks) <= TICKS_MAX:
-                return ticks
+                return ticks or [math.sqrt(self.low * self.high)]
         return ticks
 
 

@@ -6,10 +6,10 @@ measured what it needs: the two rows about growth need a long run (5,000 turns) 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.measure import median
 from bench.record import CellResult, Figures, GrowthPoint, Record, WorkloadResult
 
 OURS, STOCK, FLOOR = "deltastore", "postgres", "memory"
@@ -178,7 +178,7 @@ def _value(measure: _Measure, workload: WorkloadResult, target: str, graph: str)
     cell = find_cell(workload.cells, target, graph)
     values = [measure.read(workload, figures) for figures in cell.figures] if cell else []
     found = [value for value in values if value is not None]
-    return median(found) if found else None
+    return statistics.median(found) if found else None
 
 
 def find_cell(cells: Iterable[CellResult], target: str, graph: str) -> CellResult | None:

@@ -39,7 +39,7 @@ def _workload(old: WorkloadResult, new: WorkloadResult) -> Iterator[str]:
     rows: list[list[str]] = []
     for cell in new.cells:
         other = find_cell(old.cells, cell.target, cell.graph)
-        for group in groups(new) if other else ():
+        for group in list(groups(new))[1:] if other else ():  # the first one repeats figures of the others
             for metric in group.metrics:
                 before, after = metric.of(other) if other else None, metric.of(cell)
                 if before and after:

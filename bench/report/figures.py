@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from bench.measure import median
 from bench.record import CellResult, Figures, WorkloadResult
 from bench.wire import Traffic
 
@@ -50,7 +50,7 @@ class Metric:
         values = [value for figures in cell.figures if (value := self.read(figures)) is not None]
         if not values or len(values) < len(cell.figures):
             return None
-        return Spread(median(values), min(values), max(values))
+        return Spread(statistics.median(values), min(values), max(values))
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,25 @@ class Group:
 
 
 def groups(workload: WorkloadResult) -> Iterator[Group]:
-    """All groups of figures that a workload may have."""
+    """All groups of figures that a workload may have, the most important ones first."""
+    yield Group(
+        "At a glance",
+        "each figure is explained where it stands again below",
+        (
+            Metric("stored", "bytes", lambda figures: figures.stored_bytes),
+            Metric("run", "s", lambda figures: figures.wall_s),
+            Metric("put p50", "ms", partial(_latency_figure, "put", "p50_ms")),
+            Metric("put p99", "ms", partial(_latency_figure, "put", "p99_ms")),
+            Metric("load of the head", "ms", partial(_load_figure, "head", "state_ms")),
+            Metric("history", "s", lambda figures: figures.history_s),
+            *(
+                Metric(
+                    f"{threads} threads", "per s", partial(_sweep_figure, threads, "turns_per_s"), more_is_better=True
+                )
+                for threads in sweep_levels(workload)[-1:]
+            ),
+        ),
+    )
     yield Group(
         "The run",
         "stored: all tables with all indexes and TOAST; CPU and wall time of the turns alone; memory: highest resident "
@@ -138,9 +156,7 @@ def _load_traffic(field: str, figures: Figures) -> float | None:
 
 def _sweep_metrics(workload: WorkloadResult) -> Iterator[Metric]:
     for threads in sweep_levels(workload):
-        yield Metric(
-            f"{threads}: turns/s", "per s", partial(_sweep_figure, threads, "turns_per_s"), more_is_better=True
-        )
+        yield Metric(f"{threads}: turns", "per s", partial(_sweep_figure, threads, "turns_per_s"), more_is_better=True)
         yield Metric(f"{threads}: p99", "ms", partial(_sweep_figure, threads, "p99_ms"))
 
 
@@ -166,8 +182,8 @@ def text_of(value: float, unit: Unit) -> str:
         return bytes_text(value)
     if unit == "ms":
         return f"{_digits(value)} ms" if abs(value) < 1000 else f"{_digits(value / 1000)} s"
-    if unit == "s":
-        return f"{_digits(value)} s"
+    if unit in {"s", "per s"}:
+        return f"{_digits(value)} s" if unit == "s" else f"{_digits(value)}/s"
     return _digits(value)
 
 
@@ -190,7 +206,5 @@ def spread_text(spread: Spread | None, unit: Unit) -> str:
     """A figure with its range, if the repeats differ."""
     if spread is None:
         return DASH
-    text = text_of(spread.median, unit)
-    if spread.low == spread.high:
-        return text
-    return f"{text} ({text_of(spread.low, unit)} to {text_of(spread.high, unit)})"
+    text, low, high = (text_of(value, unit) for value in (spread.median, spread.low, spread.high))
+    return text if low == high else f"{text} ({low} to {high})"

@@ -24,7 +24,7 @@ _TILES = (
     ("plain", "The run/wall", "faster", "slower", "run, ordinary channels"),
     ("delta", "The run/wall", "faster", "slower", "run, DeltaChannels"),
     ("plain", "Cold loads/history", "faster", "slower", "history, ordinary channels"),
-    ("delta", "Threads of work at the same time/64: turns/s", "more", "fewer", "turns/s by 64 threads, DeltaChannels"),
+    ("delta", "Threads of work at the same time/64: turns", "more", "fewer", "turns/s by 64 threads, DeltaChannels"),
 )
 _REACHED = {True: '<span class="yes">reached</span>', False: '<span class="no">not yet</span>', None: DASH}
 

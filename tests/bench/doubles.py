@@ -53,7 +53,8 @@ class Refuses(AsyncPostgresSaver):
 @asynccontextmanager
 async def _opened(kind: type[AsyncPostgresSaver], dsn: str) -> AsyncIterator[AsyncPostgresSaver]:
     settings: dict[str, Any] = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-    async with AsyncConnectionPool(dsn, min_size=1, max_size=4, kwargs=settings, open=False) as pool:
+    pool: AsyncConnectionPool[Any] = AsyncConnectionPool(dsn, min_size=1, max_size=4, kwargs=settings, open=False)
+    async with pool:
         saver = kind(pool)
         await saver.setup()
         yield saver

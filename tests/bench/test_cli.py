@@ -78,9 +78,9 @@ def test_a_full_disk_is_said_before_the_run(capsys: pytest.CaptureFixture):
 
 def test_a_run_writes_a_record_and_reports_and_can_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "record.json"
-    options = ("--targets", "memory,sqlite", "--turns", "6", "--concurrency", "2", "--sweep-turns", "2", "--loads", "2")
-    options += ("--graphs", "delta")
-    assert bench("run", *options, "--repeats", "2", "--history", "10", "--out", str(out)) == 0
+    what = ("--targets", "memory,sqlite", "--graphs", "delta", "--turns", "6", "--repeats", "2")
+    measures = ("--concurrency", "2", "--sweep-turns", "2", "--loads", "2", "--history", "10")
+    assert bench("run", *what, *measures, "--out", str(out)) == 0
     shown = capsys.readouterr().out
     assert "| sqlite delta |" in shown
     record = read_record(out)
@@ -109,9 +109,9 @@ def test_a_saver_that_loses_writes_has_no_figures(server_dsn: str, tmp_path: Pat
 
 
 def test_a_saver_that_fails_does_not_stop_the_others(server_dsn: str, capsys: pytest.CaptureFixture):
-    targets = ("--targets", "memory", "--target", "full=tests.bench.doubles:refuses")
-    targets += ("--target", "none=tests.bench.doubles:no_saver", "--graphs", "plain")
-    assert bench("run", *targets, *QUICK, "--dsn", server_dsn) == 3
+    doubles = ("--target", "full=tests.bench.doubles:refuses", "--target", "none=tests.bench.doubles:no_saver")
+    what = ("--targets", "memory", *doubles, "--graphs", "plain")
+    assert bench("run", *what, *QUICK, "--dsn", server_dsn) == 3
     shown = capsys.readouterr()
     assert "full plain: failed: play: OSError: [Errno 28] No space left on device" in shown.err
     assert "none plain: failed" in shown.err

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.errors import UsageError
+from bench.record import CellResult, GrowthPoint, Record, WorkloadResult, read_record, write_record
+from bench.report.axes import axis
+from bench.report.bars import BarRow, bar_rows
+from bench.report.compare import compare_markdown
+from bench.report.figures import Spread, bytes_text, spread_text, text_of
+from bench.report.markdown import markdown
+from bench.report.page import page
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def record() -> Record:
+    """A small run of all kinds of targets, one of which failed."""
+    return read_record(GOLDEN / "record.json")
+
+
+def test_the_report_of_the_golden_record_is_the_golden_report(record: Record):
+    """After a wanted change write it anew: `python -m bench report golden/record.json --out golden/report.md`."""
+    assert markdown([record]) == (GOLDEN / "report.md").read_text()
+
+
+def test_a_record_is_the_same_after_writing_and_reading(record: Record, tmp_path: Path):
+    write_record(record, tmp_path / "again.json")
+    assert read_record(tmp_path / "again.json") == record
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda raw: raw.update(format=2), "no record of format 1"),
+        (lambda raw: raw.update(seconds="long"), "damaged at seconds"),
+        (lambda raw: raw["workloads"][0].pop("turns"), "damaged at workloads.0.turns"),
+        (lambda raw: raw["workloads"][0]["cells"][0].update(status="fine"), "damaged at workloads.0.cells.0.status"),
+    ],
+)
+def test_a_damaged_record_is_named(change: Any, said: str, tmp_path: Path):
+    raw = json.loads((GOLDEN / "record.json").read_text())
+    change(raw)
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(raw))
+    with pytest.raises(UsageError, match=re.escape(said)):
+        read_record(path)
+
+
+def test_what_is_no_record_is_named(tmp_path: Path):
+    for text in ("", "[]", "null", "{"):
+        (tmp_path / "x.json").write_text(text)
+        with pytest.raises(UsageError, match=r"x\.json"):
+            read_record(tmp_path / "x.json")
+
+
+class _Checker(HTMLParser):
+    """Finds tags that are not closed and anything that would be fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.fetched += [f"{name}={value}" for name, value in attrs if name in {"src", "href", "xlink:href"}]
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_needs_nothing_else_and_is_well_formed(record: Record):
+    html = page([record])
+    checker = _Checker()
+    checker.feed(html)
+    assert checker.open == []
+    assert checker.fetched == []
+    assert "script" not in checker.tags
+    assert "url(" not in html
+    assert "@import" not in html
+    assert {"svg", "table", "details"} <= checker.tags
+    assert "nan" not in re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL).lower().split()
+
+
+def test_the_page_says_what_failed_and_escapes_it(record: Record):
+    workload = record.workloads[0]
+    cells = [dataclasses.replace(cell, problem="<script>alert(1)</script>") for cell in workload.cells]
+    html = page([dataclasses.replace(record, workloads=[dataclasses.replace(workload, cells=cells)])])
+    assert "<script>" not in html
+    assert "broken plain: failed. &lt;script&gt;" in html
+
+
+def without_figures(record: Record) -> Record:
+    def emptied(workload: WorkloadResult) -> WorkloadResult:
+        cells = [CellResult(cell.target, cell.graph, "not verified", "lost", []) for cell in workload.cells]
+        return dataclasses.replace(workload, cells=cells)
+
+    return dataclasses.replace(record, workloads=[emptied(workload) for workload in record.workloads])
+
+
+def test_reports_of_nothing_verified_and_of_nothing_at_all_are_made(record: Record):
+    for hollow in (without_figures(record), dataclasses.replace(record, workloads=[], interrupted=True)):
+        assert markdown([hollow])
+        assert "</html>" in page([hollow])
+        assert compare_markdown(record, hollow)
+    assert "not verified" in markdown([without_figures(record)])
+    assert "| deltastore plain |" not in markdown([without_figures(record)])
+
+
+def test_bars_are_ratios_of_the_record(record: Record):
+    rows = {(row.measure, row.graph): row for row in bar_rows([record])}
+    cells = {(cell.target, cell.graph): cell.figures for cell in record.workloads[0].cells}
+
+    def mean_stored(target: str) -> float:
+        return sum(figures.stored_bytes for figures in cells[target, "plain"]) / len(cells[target, "plain"])
+
+    stored = rows["stored bytes: stock / target", "plain"]
+    assert stored.values["deltastore"] == pytest.approx(mean_stored("postgres") / mean_stored("deltastore"))
+    assert stored.values["postgres"] == 1
+    assert stored.reached is False
+    assert rows["bytes per step, last tenth / first tenth of the turns", "plain"].values["deltastore"] is None
+    assert rows["bytes per step, last tenth / first tenth of the turns", "plain"].reached is None
+
+
+def test_growth_bars_come_from_the_long_run(record: Record):
+    workload = record.workloads[0]
+    long_run = dataclasses.replace(workload, turns=5_000, cells=[stretched(cell) for cell in workload.cells])
+    rows = bar_rows([record, dataclasses.replace(record, workloads=[long_run])])
+    growth = next(row for row in rows if row.measure.startswith("bytes per step") and row.graph == "delta")
+    assert growth.values["deltastore"] == pytest.approx(1.5)
+    put = next(row for row in rows if row.measure.startswith("put p50"))
+    assert put.values["deltastore"] == pytest.approx(2.0)
+
+
+def stretched(cell: CellResult) -> CellResult:
+    """The cell with a growth curve of 5,000 turns that bends: 10 bytes a turn, then 15; puts of 1 ms, then 2."""
+
+    def point(turns: int, stored_bytes: int, put_ms: float) -> Any:
+        return GrowthPoint(turns, stored_bytes, wall_s=1.0, p50_ms={"put": put_ms}, p95_ms={})
+
+    points = [point(0, 100, 0), point(200, 2_100, 1), point(500, 5_100, 1), point(4_500, 50_000, 2)]
+    points.append(point(5_000, 57_500, 2))
+    return dataclasses.replace(cell, figures=[dataclasses.replace(figures, growth=points) for figures in cell.figures])
+
+
+@pytest.mark.parametrize(("at_least", "value", "reached"), [(True, 5, True), (True, 4, False), (False, 4, True)])
+def test_a_bar_has_a_direction(at_least: bool, value: float, reached: bool):
+    assert BarRow("x", "plain", 5, at_least, "", {"deltastore": value}).reached is reached
+
+
+def test_a_comparison_marks_what_changed_beyond_the_spread(record: Record):
+    workload = record.workloads[0]
+    cells = [
+        dataclasses.replace(cell, figures=[dataclasses.replace(each, wall_s=each.wall_s * 10) for each in cell.figures])
+        for cell in workload.cells
+    ]
+    slower = dataclasses.replace(record, workloads=[dataclasses.replace(workload, cells=cells)])
+    lines = compare_markdown(record, slower).splitlines()
+    marked = [line for line in lines if "**worse**" in line]
+    assert len(marked) == 6
+    assert all("the run: wall" in line for line in marked)
+    assert not [line for line in compare_markdown(record, record).splitlines() if "worse" in line or "better" in line]
+    assert [line for line in compare_markdown(slower, record).splitlines() if line.endswith("better |")]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0, "bytes", "0 B"),
+        (999, "bytes", "999 B"),
+        (1_756_000_000, "bytes", "1.76 GB"),
+        (-75_000, "bytes", "-75 kB"),
+        (0.0154, "ms", "0.015 ms"),
+        (12.34, "ms", "12.3 ms"),
+        (4321, "ms", "4.32 s"),
+        (61.25, "s", "61.2 s"),
+        (105.4, "per s", "105/s"),
+        (12_345, "count", "12,345"),
+    ],
+)
+def test_figures_have_three_digits_and_a_unit(value: float, unit: Any, text: str):
+    assert text_of(value, unit) == text
+
+
+def test_a_spread_is_shown_only_where_there_is_one():
+    assert spread_text(Spread(2.0, 2.0, 2.0), "s") == "2 s"
+    assert spread_text(Spread(2.5, 2.25, 3.0), "s") == "2.50 s (2.25 s to 3 s)"
+    assert spread_text(None, "s") == "\N{EN DASH}"
+    assert bytes_text(2_500) == "2.50 kB"
+
+
+@pytest.mark.parametrize("values", [[1.0], [0.0], [0.0, 3.0], [1e-3, 1e9], [5, 5.1], []])
+@pytest.mark.parametrize("log", [True, False])
+def test_axes_hold_their_values_and_have_ticks(values: list[float], log: bool):
+    scale = axis(values, 0, 100, log=log, text=str)
+    assert all(0 <= scale.at(value) <= 100 for value in values)
+    assert scale.ticks()
