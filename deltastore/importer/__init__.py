@@ -1,0 +1,1 @@
+"""Threads of other savers, moved into deltastore with proof."""

@@ -1,0 +1,113 @@
+"""What a migration did, for people and for programs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from deltastore.errors import StoredDataError
+
+
+class Status(StrEnum):
+    """What became of a thread."""
+
+    IMPORTED = "imported"
+    CAUGHT_UP = "caught up"
+    PRESENT = "present"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+    FILTERED = "filtered"
+    COUNTED = "counted"
+
+
+UNSETTLED = frozenset({Status.DIVERGED, Status.FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One thread.
+
+    Attributes:
+        thread_id: The thread.
+        status: What became of it.
+        reason: Why it was not imported; else empty.
+        notes: What is worth knowing although it was imported.
+        checkpoints: How many it has.
+        verified: How many of them were compared.
+        source_bytes: Bytes of its values in the source.
+        target_bytes: Bytes of its payloads in the target.
+    """
+
+    thread_id: str
+    status: Status
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    checkpoints: int = 0
+    verified: int = 0
+    source_bytes: int = 0
+    target_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """All threads of one run.
+
+    Attributes:
+        dry_run: Nothing was written; `target_bytes` and `estimated_seconds` are estimates.
+        counts: Threads by status.
+        unsettled: Threads that need attention.
+        noted: Imported threads with notes.
+    """
+
+    dry_run: bool = False
+    counts: Counter[Status] = field(default_factory=Counter)
+    unsettled: list[Outcome] = field(default_factory=list)
+    noted: list[Outcome] = field(default_factory=list)
+    checkpoints: int = 0
+    verified: int = 0
+    source_bytes: int = 0
+    target_bytes: int = 0
+    estimated_seconds: float | None = None
+    elapsed_seconds: float = 0.0
+    _started: float = field(default_factory=time.monotonic)
+
+    def add(self, outcome: Outcome) -> None:
+        """Counts a thread."""
+        self.counts[outcome.status] += 1
+        self.checkpoints += outcome.checkpoints
+        self.verified += outcome.verified
+        self.source_bytes += outcome.source_bytes
+        self.target_bytes += outcome.target_bytes
+        self.elapsed_seconds = time.monotonic() - self._started
+        if outcome.status in UNSETTLED:
+            self.unsettled.append(outcome)
+        elif outcome.notes:
+            self.noted.append(outcome)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or that of stored data which does not add up if a thread was left out."""
+        return StoredDataError.exit_code if self.unsettled else 0
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times smaller the target is."""
+        return self.source_bytes / self.target_bytes if self.target_bytes and self.source_bytes else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "dry_run": self.dry_run,
+            "threads": {str(status): count for status, count in sorted(self.counts.items())},
+            "checkpoints": self.checkpoints,
+            "verified": self.verified,
+            "source_bytes": self.source_bytes,
+            "target_bytes": self.target_bytes,
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+            "estimated_seconds": self.estimated_seconds,
+            "unsettled": [asdict(outcome) for outcome in self.unsettled],
+            "noted": [asdict(outcome) for outcome in self.noted],
+        }

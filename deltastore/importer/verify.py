@@ -1,0 +1,126 @@
+"""Proof of an import: checkpoints loaded from both sides and compared by value and type."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from deltastore.conversion import convert, validate
+from deltastore.core.codec import Codec
+from deltastore.core.frame import Cipher
+from deltastore.core.model import ThreadRef
+from deltastore.engine import Engine
+from deltastore.importer.source import Node, OpenThread, SkipThread
+from deltastore.importer.unopened import exact_form
+
+Verify = Literal["sample", "full", "none"]
+SAMPLE_CHECKPOINTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Compares checkpoints.
+
+    Attributes:
+        engine: Reads the target.
+        codec: Decodes the target in the way in which the source decodes.
+        cipher: Opens ciphered payloads.
+        fingerprint: Gives equal things for equal values of equal types.
+    """
+
+    engine: Engine
+    codec: Codec
+    cipher: Cipher | None
+    fingerprint: Callable[[Any], Any] = exact_form
+
+    async def verify(
+        self, thread: ThreadRef, source: OpenThread, nodes: Sequence[Node], *, is_cut_off: bool = False
+    ) -> None:
+        """Compares checkpoints one by one.
+
+        Args:
+            thread: The thread.
+            source: The thread in the source.
+            nodes: Which checkpoints.
+            is_cut_off: The target was not given their parents.
+
+        Raises:
+            SkipThread: Something differs; the text says where and what.
+            StoredDataError: The target cannot be read.
+        """
+        for node in nodes:
+            namespace, key = validate.namespace(node.namespace), validate.checkpoint_key(node.checkpoint_id)
+            loaded = await self.engine.reader.load(thread, namespace, key, self.cipher)
+            where = f"namespace {node.namespace!r}, checkpoint {node.checkpoint_id!r}"
+            if loaded is None:
+                raise SkipThread(f"{where}: it is not in the target")
+            expected = await source.load(node)
+            if is_cut_off:
+                expected = expected._replace(parent_config=None)
+            found = self._difference(expected, convert.tuple_of(self.codec, loaded))
+            if found is not None:
+                raise SkipThread(f"{where}: the target differs from the source in {found}")
+
+    def _difference(self, source: CheckpointTuple, target: CheckpointTuple) -> str | None:
+        """Where two checkpoints differ, or None."""
+        if _address(source.config) != _address(target.config):
+            return "its address"
+        if _address(source.parent_config) != _address(target.parent_config):
+            return f"its parent: {_address(source.parent_config)} and {_address(target.parent_config)}"
+        left, right = dict(source.checkpoint), dict(target.checkpoint)
+        for part in ("channel_values", "channel_versions", "versions_seen"):
+            if found := self._differing_key(left.pop(part, None) or {}, right.pop(part, None) or {}):
+                return f"{part} of {found}"
+        if found := self._differing_key(left, right):
+            return f"its key {found}"
+        if found := self._differing_key(source.metadata or {}, target.metadata or {}):
+            return f"its metadata {found}"
+        return self._differing_write(source.pending_writes or [], target.pending_writes or [])
+
+    def _differing_key(self, left: Any, right: Any) -> str | None:
+        for key in sorted({*left, *right}):
+            if key not in left or key not in right:
+                return f"{key!r}, which only the {'target' if key in right else 'source'} has"
+            if isinstance(left[key], Mapping) and self._differing_order_is_nothing(left[key], right[key]):
+                continue
+            if self.fingerprint(left[key]) != self.fingerprint(right[key]):
+                return repr(key)
+        return None
+
+    def _differing_order_is_nothing(self, left: Any, right: Any) -> bool:
+        """Whether two mappings have the same entries in another order, which JSON columns do not keep."""
+        return isinstance(right, Mapping) and left.keys() == right.keys() and self._differing_key(left, right) is None
+
+    def _differing_write(self, left: Sequence[Any], right: Sequence[Any]) -> str | None:
+        if len(left) != len(right):
+            return f"its pending writes: {len(left)} and {len(right)}"
+        for position, (one, other) in enumerate(zip(left, right, strict=True)):
+            same_place = tuple(one[:2]) == tuple(other[:2])
+            if not same_place or self.fingerprint(one[2]) != self.fingerprint(other[2]):
+                return f"pending write {position}, to {one[1]!r}"
+        return None
+
+
+def chosen(order: Sequence[Node], verify: Verify) -> list[Node]:
+    """Which checkpoints to compare: all, none, or the head of each namespace and some by chance."""
+    if verify == "none":
+        return []
+    if verify == "full" or len(order) <= SAMPLE_CHECKPOINTS:
+        return list(order)
+    heads: dict[str, Node] = {}
+    for node in order:
+        if node.namespace not in heads or node.checkpoint_id > heads[node.namespace].checkpoint_id:
+            heads[node.namespace] = node
+    some = random.sample(list(order), SAMPLE_CHECKPOINTS)
+    return list({node.key: node for node in (*heads.values(), *some)}.values())
+
+
+def _address(config: Any) -> tuple[str, str, str] | None:
+    if config is None:
+        return None
+    settings = config["configurable"]
+    return str(settings["thread_id"]), settings.get("checkpoint_ns") or "", settings["checkpoint_id"]
