@@ -33,7 +33,7 @@ from deltastore.core.frame import Cipher
 from deltastore.core.header import same
 from deltastore.core.model import MetadataRow, Refusal, Save, Saved, SaveWrites, ThreadRef
 from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_writes
-from deltastore.core.state import State, Value
+from deltastore.core.state import History, State, Value
 from deltastore.core.writes import OpenSegment
 from deltastore.errors import BrokenChainError, DatabaseUnavailableError
 from deltastore.loaded import MISSING_HINT, Found
@@ -58,7 +58,7 @@ class Basis:
 
     parent: State | None
     writes: Sequence[OpenSegment]
-    foreign: Mapping[str, Value | None]
+    foreign: Mapping[str, Value | History | None]
     cached: CachedThread | None
 
     def known(self, mark: bytes) -> int | None:
@@ -123,10 +123,10 @@ class Writer:
         """
         found = await self._parent(thread, put, cipher)
         if found is None:
-            foreign = await self._foreign_values(thread, put, EMPTY, cipher)
-            return Basis(None, (), foreign, self.cache.get(thread.key))
+            foreign, cached = await self._foreign(thread, put, EMPTY, cipher)
+            return Basis(None, (), foreign, cached)
         await self._learn_bases(thread, put, found, cipher)
-        foreign = await self._foreign_values(thread, put, found.state, cipher)
+        foreign, _ = await self._foreign(thread, put, found.state, cipher)
         return Basis(found.state, found.writes, foreign, found.cached)
 
     def draft(self, put: Put, basis: Basis, *, always_anchor: bool = False) -> Draft:
@@ -188,22 +188,26 @@ class Writer:
         if missing:
             await self.reader.open(thread, missing, {}, cipher, found.cached)
 
-    async def _foreign_values(
+    async def _foreign(
         self, thread: ThreadRef, put: Put, parent: State, cipher: Cipher | None
-    ) -> dict[str, Value | None]:
-        """Values of channels whose versions come from elsewhere in the namespace (`foreign_channels`)."""
+    ) -> tuple[dict[str, Value | History | None], CachedThread | None]:
+        """What the newest checkpoint with the version of a foreign channel (`foreign_channels`) has for it.
+
+        The cache is that of the first page, so that a save whose pages belong to several epochs is refused.
+        """
         wanted = foreign_channels(put, parent)
-        found: dict[str, Value | None] = dict.fromkeys(wanted)
-        if not wanted:
-            return found
-        async for state in self.reader.states(thread, put.namespace, cipher, FOREIGN_PAGE):
-            for channel, version in list(wanted.items()):
-                if channel in state.values and same(state.header.versions.get(channel), version):
-                    found[channel] = state.values[channel]
-                    del wanted[channel]
-            if not wanted:
-                break
-        return found
+        found: dict[str, Value | History | None] = dict.fromkeys(wanted)
+        cached = None
+        if wanted:
+            async for state in self.reader.states(thread, put.namespace, cipher, FOREIGN_PAGE):
+                cached = cached or self.cache.get(thread.key)
+                for channel, version in list(wanted.items()):
+                    if same(state.header.versions.get(channel), version):
+                        found[channel] = state.values.get(channel) or state.histories.get(channel)
+                        del wanted[channel]
+                if not wanted:
+                    break
+        return found, cached or self.cache.get(thread.key)
 
     async def _save_writes(self, thread: ThreadRef, put: PutWrites, cipher: Cipher | None) -> None:
         for _ in range(ATTEMPTS):

@@ -146,8 +146,8 @@ def settle_state(state: State, values_segment: int | None, page_ids: Sequence[in
 def foreign_channels(put: Put, parent: State) -> dict[str, Any]:
     """Channels whose version is neither the parent's nor new, with that version.
 
-    Their value is the one stored for that version elsewhere in the namespace. It happens where a checkpoint is copied
-    to another place of the tree, or put without a parent.
+    Their value, or the history that stands for it, is the one stored for that version elsewhere in the namespace. It
+    happens where a checkpoint is copied to another place of the tree, or put without a parent.
     """
     before = parent.header.versions
     return {
@@ -164,7 +164,7 @@ def draft(
     marks: Callable[[Value], list[Any]],
     items: Items,
     *,
-    foreign: Mapping[str, Value | None],
+    foreign: Mapping[str, Value | History | None],
     snapshot_frequency: int,
     ignored: frozenset[str],
 ) -> Draft:
@@ -176,7 +176,7 @@ def draft(
         consumed: The parent's write segments.
         marks: The marks of a stored value's pieces.
         items: Places for items.
-        foreign: Values of the foreign channels; None where no value is stored for their version.
+        foreign: Values or histories of the foreign channels; None where nothing is stored for their version.
         snapshot_frequency: An anchor every so many steps.
         ignored: Channels that never get a history.
     """
@@ -185,8 +185,9 @@ def draft(
     state = _marked(apply_delta(base, delta, consumed, ignored), put)
     if foreign:
         values = {channel: value for channel, value in state.values.items() if channel not in foreign}
-        values |= {channel: value for channel, value in foreign.items() if value is not None}
+        values |= {channel: found for channel, found in foreign.items() if isinstance(found, Value)}
         histories = grow_histories(base, values, by_channel(effective(consumed), ignored))
+        histories |= {channel: found for channel, found in foreign.items() if isinstance(found, History)}
         state = replace(state, values=values, histories=histories)
     if state.header != put.header:
         raise AssertionError("the drafted header differs from the given one: a defect of deltastore")
