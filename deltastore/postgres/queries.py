@@ -74,7 +74,8 @@ class Queries:
         record = await connection.fetchrow(
             self.text["save"],
             save.thread.key, save.thread.thread_id, save.epoch,
-            row.namespace, row.checkpoint_id, row.parent_id, row.depth, row.segments, row.payload, row.metadata_id,
+            row.namespace, row.checkpoint_id, row.parent_id, row.depth, rows.array(row.segments), row.payload,
+            row.metadata_id,
             row.hidden, row.orphaned, save.parent_writes, *rows.segment_columns(save.new_segments),
             metadata and metadata.document, metadata and metadata.payload,
         )  # fmt: skip
@@ -85,7 +86,7 @@ class Queries:
         record = await connection.fetchrow(
             self.text["save_writes"],
             save.thread.key, save.thread.thread_id, save.epoch, save.namespace, save.checkpoint_id,
-            int(save.segment.kind), save.segment.references or None, save.segment.payload,
+            int(save.segment.kind), rows.array_or_null(save.segment.references), save.segment.payload,
         )  # fmt: skip
         return rows.save_answer(record)
 
@@ -98,15 +99,16 @@ class Queries:
         known: Known | None,
     ) -> Chains | None:
         """Rows that rebuild some checkpoints, or the head."""
-        ends = (None, []) if known is None else (known.epoch, known.checkpoint_ids)
-        records = await connection.fetch(self.text["load_chains"], thread_key, namespace, checkpoint_ids, *ends)
+        ends = (None, "{}") if known is None else (known.epoch, rows.keys(known.checkpoint_ids))
+        wanted = None if checkpoint_ids is None else rows.keys(checkpoint_ids)
+        records = await connection.fetch(self.text["load_chains"], thread_key, namespace, wanted, *ends)
         return rows.chains(records, thread_key, namespace, checkpoint_ids)
 
     async def load_segments(
         self, connection: AnyConnection, thread_key: bytes, segment_ids: Sequence[int]
     ) -> list[SegmentRow]:
         """Segments by id."""
-        records = await connection.fetch(self.text["load_segments"], thread_key, segment_ids)
+        records = await connection.fetch(self.text["load_segments"], thread_key, rows.array(segment_ids))
         return [rows.segment_row(record) for record in records]
 
     async def list_checkpoint(
@@ -195,28 +197,33 @@ class Queries:
         """Rewrites a checkpoint to `row`, but with these segments."""
         await connection.execute(
             self.text["update_checkpoint"], thread_key, row.namespace, row.checkpoint_id, row.parent_id, row.depth,
-            segments, row.payload, row.metadata_id, row.hidden, row.orphaned,
+            rows.array(segments), row.payload, row.metadata_id, row.hidden, row.orphaned,
         )  # fmt: skip
 
     async def mark_checkpoints(
         self, connection: AnyConnection, thread_key: bytes, marks: Sequence[tuple[str, bytes, bool, bool]]
     ) -> None:
         """Sets (namespace, checkpoint id, hidden, orphaned)."""
-        await connection.execute(self.text["mark_checkpoints"], thread_key, *map(list, zip(*marks, strict=True)))
+        namespaces, checkpoint_ids, hidden, orphaned = zip(*marks, strict=True)
+        await connection.execute(
+            self.text["mark_checkpoints"],
+            thread_key, namespaces, rows.keys(checkpoint_ids), rows.array(hidden), rows.array(orphaned),
+        )  # fmt: skip
 
     async def delete_checkpoints(
         self, connection: AnyConnection, thread_key: bytes, keys: Sequence[tuple[str, bytes]]
     ) -> None:
         """Removes checkpoints by (namespace, checkpoint id)."""
-        await connection.execute(self.text["delete_checkpoints"], thread_key, *map(list, zip(*keys, strict=True)))
+        namespaces, checkpoint_ids = zip(*keys, strict=True)
+        await connection.execute(self.text["delete_checkpoints"], thread_key, namespaces, rows.keys(checkpoint_ids))
 
     async def delete_segments(self, connection: AnyConnection, thread_key: bytes, segment_ids: Sequence[int]) -> None:
         """Removes segments by id."""
-        await connection.execute(self.text["delete_segments"], thread_key, segment_ids)
+        await connection.execute(self.text["delete_segments"], thread_key, rows.array(segment_ids))
 
     async def delete_metadata(self, connection: AnyConnection, thread_key: bytes, metadata_ids: Sequence[int]) -> None:
         """Removes metadata documents by id."""
-        await connection.execute(self.text["delete_metadata"], thread_key, metadata_ids)
+        await connection.execute(self.text["delete_metadata"], thread_key, rows.array(metadata_ids))
 
     async def insert_metadata(
         self, connection: AnyConnection, thread_key: bytes, documents: Sequence[MetadataRow]
@@ -244,7 +251,7 @@ class Queries:
             self.text["insert_segment"],
             [
                 (thread_key, each.segment_id, int(each.kind), each.namespace, each.checkpoint_id,
-                 each.references or None, each.payload)
+                 rows.array_or_null(each.references), each.payload)
                 for each in segments
             ],
         )  # fmt: skip
@@ -256,7 +263,8 @@ class Queries:
         await connection.executemany(
             self.text["insert_checkpoint"],
             [
-                (thread_key, each.namespace, each.checkpoint_id, each.parent_id, each.depth, each.segments or None,
+                (thread_key, each.namespace, each.checkpoint_id, each.parent_id, each.depth,
+                 rows.array_or_null(each.segments),
                  each.payload, each.metadata_id, each.hidden, each.orphaned)
                 for each in checkpoints
             ],

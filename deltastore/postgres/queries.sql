@@ -1,5 +1,8 @@
 -- Every statement that deltastore runs on its tables, under a name; `queries.py` has one typed function for each.
 --
+-- Arrays of anything but text travel as text: the driver asks the server about other array types first, with statements
+-- that change the session. `rows.py` writes and reads them.
+--
 -- `{schema}` is the quoted name of the schema; every other value is a parameter. Statements that a running graph needs
 -- name one thread key, so that they meet one partition or one shard.
 
@@ -40,21 +43,22 @@ WITH seen AS MATERIALIZED (
         ))
 ), stored_segments AS (
     INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)
-    SELECT $1, $4, $5, segment.kind, nullif(segment.segment_references, '{}')::bigint[], segment.payload
-    FROM admitted, unnest($14::smallint[], $15::text[], $16::bytea[])
-        WITH ORDINALITY AS segment (kind, segment_references, payload, position)
+    SELECT $1, $4, $5, segment.kind, nullif(segment.segment_references, '{}')::bigint[],
+        substring($18::bytea FROM segment.start FOR segment.length)
+    FROM admitted, unnest($14::text::smallint[], $15::text[], $16::text::integer[], $17::text::integer[])
+        WITH ORDINALITY AS segment (kind, segment_references, start, length, position)
     ORDER BY segment.position
     RETURNING segment_id
 ), new_ids AS (
     SELECT coalesce(array_agg(segment_id ORDER BY segment_id), '{}') AS ids FROM stored_segments
 ), stored_metadata AS (
     INSERT INTO {schema}.delta_metadata (thread_key, metadata_id, document, payload)
-    SELECT $1, $10, $17::text::jsonb, $18 FROM admitted WHERE $18::bytea IS NOT NULL
+    SELECT $1, $10, $19::text::jsonb, $20 FROM admitted WHERE $20::bytea IS NOT NULL
     ON CONFLICT DO NOTHING
 ), stored_checkpoint AS (
     INSERT INTO {schema}.delta_checkpoints
         (thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned)
-    SELECT $1, $4, $5, $6, $7, nullif(new_ids.ids || $8::bigint[], '{}'), $9, $10, $11, $12 OR coalesce((
+    SELECT $1, $4, $5, $6, $7, nullif(new_ids.ids || $8::text::bigint[], '{}'), $9, $10, $11, $12 OR coalesce((
         SELECT parent.hidden FROM {schema}.delta_checkpoints AS parent
         WHERE parent.thread_key = $1 AND parent.namespace = $4 AND parent.checkpoint_id = $6
     ), false)
@@ -70,7 +74,7 @@ SELECT
         ELSE 1
     END AS outcome,
     (SELECT epoch FROM thread) AS epoch,
-    (SELECT ids FROM new_ids) AS segment_ids;
+    (SELECT ids::text FROM new_ids) AS segment_ids;
 
 -- name: save_writes
 -- One segment of pending writes, or nothing. Outcome as for `save`. It reads nothing but the locked thread row.
@@ -85,7 +89,7 @@ WITH known AS MATERIALIZED (
     SELECT epoch FROM known UNION ALL SELECT epoch FROM created
 ), stored_segment AS (
     INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)
-    SELECT $1, $4, $5, $6, $7, $8 FROM thread WHERE $3::bigint IS NULL OR epoch = $3
+    SELECT $1, $4, $5, $6, $7::text::bigint[], $8 FROM thread WHERE $3::bigint IS NULL OR epoch = $3
     RETURNING segment_id
 )
 SELECT
@@ -95,7 +99,7 @@ SELECT
         ELSE 1
     END AS outcome,
     (SELECT epoch FROM thread) AS epoch,
-    ARRAY(SELECT segment_id FROM stored_segment) AS segment_ids;
+    ARRAY(SELECT segment_id FROM stored_segment)::text AS segment_ids;
 
 -- name: load_chains
 -- Chains of some checkpoints, or ($3 NULL) of the head of the namespace, back to their anchors, with what they refer to.
@@ -105,10 +109,10 @@ SELECT
 -- LATERAL with OFFSET 0 leaves the planner no choice but one descent of the index per row: planning once for all
 -- threads, it would expect a short one and read it whole.
 WITH RECURSIVE known AS MATERIALIZED (
-    SELECT CASE WHEN epoch = $4::bigint THEN $5::bytea[] ELSE '{}' END AS ids
+    SELECT CASE WHEN epoch = $4::bigint THEN $5::text::bytea[] ELSE '{}' END AS ids
     FROM {schema}.delta_threads WHERE thread_key = $1
 ), wanted AS MATERIALIZED (
-    SELECT DISTINCT unnest(coalesce($3::bytea[], ARRAY(
+    SELECT DISTINCT unnest(coalesce($3::text::bytea[], ARRAY(
         SELECT checkpoint_id FROM {schema}.delta_checkpoints
         WHERE thread_key = $1 AND namespace = $2 AND NOT hidden
         ORDER BY checkpoint_id DESC LIMIT 1
@@ -134,21 +138,21 @@ WITH RECURSIVE known AS MATERIALIZED (
     SELECT DISTINCT metadata_id AS id FROM chain JOIN wanted ON checkpoint_id = wanted.id WHERE NOT hidden
 )
 SELECT 0::smallint AS part, epoch AS number, thread_id AS label, NULL::bytea AS checkpoint_id, NULL::bytea AS parent_id,
-    NULL::integer AS small, NULL::boolean AS hidden, NULL::boolean AS orphaned, NULL::bigint[] AS ids,
+    NULL::integer AS small, NULL::boolean AS hidden, NULL::boolean AS orphaned, NULL::text AS ids,
     NULL::bytea AS payload
 FROM {schema}.delta_threads WHERE thread_key = $1
 UNION ALL
-SELECT 1, metadata_id, NULL, checkpoint_id, parent_id, depth, hidden, orphaned, segments, payload
+SELECT 1, metadata_id, NULL, checkpoint_id, parent_id, depth, hidden, orphaned, segments::text, payload
 FROM chain
 UNION ALL
-SELECT 2, named.id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references, payload
+SELECT 2, named.id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references::text, payload
 FROM named CROSS JOIN LATERAL (
     SELECT namespace, checkpoint_id, kind, segment_references, payload FROM {schema}.delta_segments
     WHERE thread_key = $1 AND segment_id = named.id
     OFFSET 0
 ) AS segment
 UNION ALL
-SELECT 2, segment_id, $2, chain.checkpoint_id, NULL, kind, NULL, NULL, segment_references, write.payload
+SELECT 2, segment_id, $2, chain.checkpoint_id, NULL, kind, NULL, NULL, segment_references::text, write.payload
 FROM chain CROSS JOIN LATERAL (
     SELECT segment_id, kind, segment_references, payload FROM {schema}.delta_segments
     WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = chain.checkpoint_id AND kind = 3
@@ -163,9 +167,9 @@ FROM described CROSS JOIN LATERAL (
 
 -- name: load_segments
 -- Segments by their ids.
-SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references
+SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text
 FROM {schema}.delta_segments
-WHERE thread_key = $1 AND segment_id = ANY ($2::bigint[]);
+WHERE thread_key = $1 AND segment_id = ANY ($2::text::bigint[]);
 
 -- name: list_checkpoint
 -- A listing that names thread, namespace and checkpoint: one entry at most.
@@ -174,7 +178,8 @@ WHERE thread_key = $1 AND segment_id = ANY ($2::bigint[]);
 -- that is missing stays NULL, for an error instead of a shorter list.
 SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
 FROM (
-    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id,
+        hidden, orphaned
     FROM {schema}.delta_checkpoints AS checkpoint
     WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = $3 AND NOT hidden AND ($4::text IS NULL OR EXISTS (
         SELECT FROM {schema}.delta_metadata AS metadata
@@ -194,7 +199,8 @@ LEFT JOIN LATERAL (
 -- The first page of a listing of one namespace of one thread.
 SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
 FROM (
-    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id,
+        hidden, orphaned
     FROM {schema}.delta_checkpoints AS checkpoint
     WHERE thread_key = $1 AND namespace = $2 AND NOT hidden AND ($3::text IS NULL OR EXISTS (
         SELECT FROM {schema}.delta_metadata AS metadata
@@ -216,7 +222,8 @@ ORDER BY checkpoint_id DESC;
 -- A page of a listing of one namespace of one thread that starts below a checkpoint.
 SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
 FROM (
-    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id,
+        hidden, orphaned
     FROM {schema}.delta_checkpoints AS checkpoint
     WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id < $3 AND NOT hidden AND ($4::text IS NULL OR EXISTS (
         SELECT FROM {schema}.delta_metadata AS metadata
@@ -238,7 +245,8 @@ ORDER BY checkpoint_id DESC;
 -- A page of a listing of all namespaces of one thread: reads the thread's rows by its key and sorts them.
 SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
 FROM (
-    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id,
+        hidden, orphaned
     FROM {schema}.delta_checkpoints AS checkpoint
     WHERE thread_key = $1
         AND ($2::bytea IS NULL OR checkpoint_id = $2)
@@ -264,7 +272,8 @@ ORDER BY checkpoint_id DESC, namespace DESC;
 -- A page of a listing of all threads: reads the rows of all checkpoints, as no index is kept for it.
 SELECT page.*, thread.thread_id, metadata.document::text AS document, metadata.payload AS metadata_payload
 FROM (
-    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+    SELECT thread_key, namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id,
+        hidden, orphaned
     FROM {schema}.delta_checkpoints AS checkpoint
     WHERE ($1::text IS NULL OR namespace = $1)
         AND ($2::bytea IS NULL OR checkpoint_id = $2)
@@ -298,13 +307,13 @@ SELECT epoch, thread_id FROM {schema}.delta_threads WHERE thread_key = $1 FOR UP
 
 -- name: edit_checkpoints
 -- All checkpoints of the thread.
-SELECT namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned
+SELECT namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id, hidden, orphaned
 FROM {schema}.delta_checkpoints WHERE thread_key = $1;
 
 -- name: edit_segments
 -- All segments of the thread, with the payload of pages only.
 SELECT segment_id, kind, namespace, checkpoint_id, CASE WHEN kind = 2 THEN payload ELSE '' END AS payload,
-    segment_references
+    segment_references::text
 FROM {schema}.delta_segments WHERE thread_key = $1;
 
 -- name: edit_metadata
@@ -314,16 +323,17 @@ SELECT metadata_id, document ->> 'run_id' AS run_id FROM {schema}.delta_metadata
 -- name: insert_segments
 -- New segments of one rewritten checkpoint, in order.
 INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)
-SELECT $1, $2, $3, segment.kind, nullif(segment.segment_references, '{}')::bigint[], segment.payload
-FROM unnest($4::smallint[], $5::text[], $6::bytea[])
-    WITH ORDINALITY AS segment (kind, segment_references, payload, position)
+SELECT $1, $2, $3, segment.kind, nullif(segment.segment_references, '{}')::bigint[],
+    substring($8::bytea FROM segment.start FOR segment.length)
+FROM unnest($4::text::smallint[], $5::text[], $6::text::integer[], $7::text::integer[])
+    WITH ORDINALITY AS segment (kind, segment_references, start, length, position)
 ORDER BY segment.position
 RETURNING segment_id;
 
 -- name: update_checkpoint
 -- Another payload, or other marks, for one checkpoint.
 UPDATE {schema}.delta_checkpoints
-SET parent_id = $4, depth = $5, segments = nullif($6::bigint[], '{}'), payload = $7, metadata_id = $8, hidden = $9,
+SET parent_id = $4, depth = $5, segments = nullif($6::text::bigint[], '{}'), payload = $7, metadata_id = $8, hidden = $9,
     orphaned = $10
 WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = $3;
 
@@ -331,24 +341,24 @@ WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = $3;
 -- Marks of many checkpoints.
 UPDATE {schema}.delta_checkpoints AS checkpoint
 SET hidden = mark.hidden, orphaned = mark.orphaned
-FROM unnest($2::text[], $3::bytea[], $4::boolean[], $5::boolean[]) AS mark (namespace, checkpoint_id, hidden, orphaned)
+FROM unnest($2::text[], $3::text::bytea[], $4::text::boolean[], $5::text::boolean[]) AS mark (namespace, checkpoint_id, hidden, orphaned)
 WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = mark.namespace
     AND checkpoint.checkpoint_id = mark.checkpoint_id;
 
 -- name: delete_checkpoints
 -- Many checkpoints by namespace and id.
 DELETE FROM {schema}.delta_checkpoints AS checkpoint
-USING unnest($2::text[], $3::bytea[]) AS gone (namespace, checkpoint_id)
+USING unnest($2::text[], $3::text::bytea[]) AS gone (namespace, checkpoint_id)
 WHERE checkpoint.thread_key = $1 AND checkpoint.namespace = gone.namespace
     AND checkpoint.checkpoint_id = gone.checkpoint_id;
 
 -- name: delete_segments
 -- Many segments by id.
-DELETE FROM {schema}.delta_segments WHERE thread_key = $1 AND segment_id = ANY ($2::bigint[]);
+DELETE FROM {schema}.delta_segments WHERE thread_key = $1 AND segment_id = ANY ($2::text::bigint[]);
 
 -- name: delete_metadata
 -- Many metadata documents by id.
-DELETE FROM {schema}.delta_metadata WHERE thread_key = $1 AND metadata_id = ANY ($2::bigint[]);
+DELETE FROM {schema}.delta_metadata WHERE thread_key = $1 AND metadata_id = ANY ($2::text::bigint[]);
 
 -- name: insert_metadata
 -- One metadata document, unless it is there.
@@ -368,13 +378,13 @@ SELECT nextval('{schema}.delta_numbers') AS number FROM generate_series(1, $1::i
 -- One segment of a thread that is written as a whole.
 INSERT INTO {schema}.delta_segments
     (thread_key, segment_id, kind, namespace, checkpoint_id, segment_references, payload)
-VALUES ($1, $2, $3, $4, $5, $6, $7);
+VALUES ($1, $2, $3, $4, $5, $6::text::bigint[], $7);
 
 -- name: insert_checkpoint
 -- One checkpoint of a thread that is written as a whole.
 INSERT INTO {schema}.delta_checkpoints
     (thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+VALUES ($1, $2, $3, $4, $5, $6::text::bigint[], $7, $8, $9, $10);
 
 -- name: renew_revision
 -- Last statement of an edit that only marks or adds: saves that waited are run again and see it.

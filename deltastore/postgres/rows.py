@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from deltastore.core.model import (
@@ -27,7 +28,7 @@ _THREAD, _CHECKPOINT, _SEGMENT, _METADATA = range(4)
 def save_answer(record: Any) -> Saved | Refusal | None:
     """What a save answered; None if it is to be run again."""
     if record["outcome"] == 0:
-        return Saved(record["epoch"], tuple(record["segment_ids"]))
+        return Saved(record["epoch"], numbers(record["segment_ids"]))
     return _REFUSALS.get(record["outcome"])
 
 
@@ -38,7 +39,7 @@ def checkpoint_row(record: Any) -> CheckpointRow:
         checkpoint_id=record["checkpoint_id"],
         parent_id=record["parent_id"],
         depth=record["depth"],
-        segments=tuple(record["segments"] or ()),
+        segments=numbers(record["segments"]),
         payload=record["payload"],
         metadata_id=record["metadata_id"],
         hidden=record["hidden"],
@@ -49,9 +50,7 @@ def checkpoint_row(record: Any) -> CheckpointRow:
 def segment_row(record: Any) -> SegmentRow:
     """A segment from a record with the columns in the order of `SegmentRow`."""
     segment_id, kind, namespace, checkpoint_id, payload, references = record
-    return SegmentRow(
-        segment_id, _KINDS[kind], namespace, checkpoint_id, payload, tuple(references) if references else ()
-    )
+    return SegmentRow(segment_id, _KINDS[kind], namespace, checkpoint_id, payload, numbers(references))
 
 
 def list_entry(record: Any) -> ListEntry:
@@ -82,10 +81,10 @@ def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Se
     for part, number, label, checkpoint_id, parent_id, small, hidden, orphaned, ids, payload in records:
         if part == _SEGMENT:
             kind = _KINDS[small]
-            segments.append(SegmentRow(number, kind, label, checkpoint_id, payload, tuple(ids or ())))
+            segments.append(SegmentRow(number, kind, label, checkpoint_id, payload, numbers(ids)))
         elif part == _CHECKPOINT:
             rows[checkpoint_id] = CheckpointRow(
-                namespace, checkpoint_id, parent_id, small, tuple(ids or ()), payload, number, hidden, orphaned
+                namespace, checkpoint_id, parent_id, small, numbers(ids), payload, number, hidden, orphaned
             )
         elif part == _METADATA:
             metadata.append(MetadataRow(number, label, payload))
@@ -111,10 +110,33 @@ def targets_among(rows: dict[bytes, CheckpointRow], wanted: Sequence[bytes] | No
     return tuple(key for key in dict.fromkeys(wanted) if key in rows and not rows[key].hidden)
 
 
-def segment_columns(segments: Sequence[NewSegment]) -> tuple[list[int], list[str], list[bytes]]:
-    """New segments as parallel arrays of kinds, references (as text, since each has its own length) and payloads."""
+def segment_columns(segments: Sequence[NewSegment]) -> tuple[str, list[str], str, str, bytes]:
+    """New segments as parallel arrays (kinds, references, starts and lengths of payloads) and all payloads joined."""
+    lengths = [len(segment.payload) for segment in segments]
     return (
-        [int(segment.kind) for segment in segments],
-        ["{" + ",".join(map(str, segment.references)) + "}" for segment in segments],
-        [segment.payload for segment in segments],
+        array(int(segment.kind) for segment in segments),
+        [array(segment.references) for segment in segments],
+        array([*accumulate(lengths, initial=1)][: len(lengths)]),
+        array(lengths),
+        b"".join(segment.payload for segment in segments),
     )
+
+
+def array(values: Iterable[int | bool]) -> str:
+    """Numbers or truth values as the text of a PostgreSQL array."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def array_or_null(values: Sequence[int]) -> str | None:
+    """The same, but NULL for none."""
+    return array(values) if values else None
+
+
+def keys(values: Iterable[bytes]) -> str:
+    """Byte strings as the text of a PostgreSQL array."""
+    return "{" + ",".join(f'"\\\\x{value.hex()}"' for value in values) + "}"
+
+
+def numbers(text: str | None) -> tuple[int, ...]:
+    """The numbers in the text of a PostgreSQL array; none for NULL."""
+    return tuple(map(int, text[1:-1].split(","))) if text and text != "{}" else ()

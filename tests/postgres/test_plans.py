@@ -86,13 +86,14 @@ async def test_custom_plans_of_hot_statements(connection: asyncpg.Connection) ->
     for thread in ("1", "2"):
         key = f"decode(md5('{thread}'), 'hex')"
         for name, arguments in {
-            "load_chains": f"{key}, '', NULL, 5, ARRAY[int8send(3)]",
-            "load_segments": f"{key}, ARRAY[1, 2, 3]",
+            "load_chains": f"{key}, '', NULL, 5, '{{a}}'",
+            "load_segments": f"{key}, '{{1,2,3}}'",
             "list_namespace": f"{key}, '', NULL, 100",
             "list_namespace_below": f"{key}, '', int8send(9000), NULL, 100",
             "list_checkpoint": f"{key}, '', int8send(3), NULL",
             "save_writes": f"{key}, 't', 5, '', 'x', 3::smallint, NULL, ''",
-            "save": f"{key}, 't', 5, '', '', '', 1, '{{}}', '', 1, false, false, 2, '{{}}', '{{}}', '{{}}', NULL, NULL",
+            "save": f"{key}, 't', 5, '', '', '', 1, '{{}}', '', 1, false, false, 2, '{{}}', '{{}}', '{{}}', '{{}}',"
+            " '', NULL, NULL",
         }.items():
             await connection.execute(f"PREPARE probe AS {text[name]}")
             plans = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE probe ({arguments})"))

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from importlib.resources import files
 
+import asyncpg
 import pytest
 
 from deltastore.core.model import ListQuery, NewSegment, Save, ThreadChanges
@@ -17,7 +18,7 @@ from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.queries import Queries, statements
 from deltastore.postgres.storage import PostgresStorage
-from tests.contract.storage_contract import METADATA, OTHER, VALUES, T, apply, key, load, row, save, save_writes
+from tests.contract.storage_contract import METADATA, OTHER, PAGES, VALUES, T, apply, key, load, row, save, save_writes
 from tests.support.proxies import proxy_to
 
 TEXT = files("deltastore.postgres").joinpath("queries.sql").read_text(encoding="utf-8")
@@ -132,3 +133,24 @@ async def test_hostile_values_are_only_values(storage: PostgresStorage) -> None:
     assert await storage.list_checkpoints(ListQuery(T.key, "")) == before
     query = ListQuery(document='{"source": {"$ne": 1}, "a\'b\\"]": 1, "$.step": 1}')
     assert await storage.list_checkpoints(query) == []
+
+
+async def test_the_driver_asks_the_server_about_no_type(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would do so with statements that change the session, and cost round trips on each new connection."""
+    asked: list[object] = []
+
+    async def refuse(self: object, types: object, timeout: object) -> None:
+        asked.append(types)
+        raise AssertionError(f"asked about types {types}")
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", refuse)
+    storage = await PostgresStorage.open(database_dsn, options=PoolOptions(statement_cache_size=0))
+    one = await save(storage, row(1), NewSegment(VALUES, b"1", (5,)), NewSegment(PAGES, b"p"))
+    await save_writes(storage, 1)
+    await save(storage, row(2, 1, 1, segments=one.segment_ids))
+    chains = await load(storage, 2)
+    assert {each.references for each in chains.segments} == {(5,), ()}
+    await storage.load_segments(T.key, one.segment_ids)
+    await apply(storage, ThreadChanges(delete_segments=one.segment_ids[:1], marks=(("", key(1), True, False),)))
+    await storage.close()
+    assert not asked
