@@ -21,6 +21,8 @@ from deltastore.core.state import State
 from deltastore.core.writes import OpenSegment
 
 STATES_PER_THREAD = 16
+WRITES_PER_THREAD = 1024
+"""Checkpoints whose writes are remembered: a fast graph runs far ahead of its saves with durability "async"."""
 INDEX_ENTRY_BYTES = 200
 """About what one item costs in the index: two dict entries, a digest and an integer."""
 
@@ -61,7 +63,7 @@ class CachedThread:
         """Replaces what is known of the writes of a checkpoint."""
         self.writes[key] = list(segments)
         self.writes.move_to_end(key)
-        while len(self.writes) > 2 * STATES_PER_THREAD:
+        while len(self.writes) > WRITES_PER_THREAD:
             self.writes.popitem(last=False)
 
     def add_writes(self, key: NodeKey, segment: OpenSegment) -> None:
