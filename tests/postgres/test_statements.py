@@ -139,7 +139,7 @@ async def test_the_driver_asks_the_server_about_no_type(database_dsn: str, monke
     """It would do so with statements that change the session, and cost round trips on each new connection."""
     asked: list[object] = []
 
-    async def refuse(self: object, types: object, timeout: object) -> None:
+    async def refuse(_: object, types: object, __: object) -> None:
         asked.append(types)
         raise AssertionError(f"asked about types {types}")
 
