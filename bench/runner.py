@@ -36,6 +36,7 @@ from bench.verify import sampled_turns
 from bench.workloads import make_workload
 from bench.workloads.base import GraphKind
 
+SAME_INTERRUPT_SECONDS = 1.0
 DATABASE_NAME = "deltastore_bench_{process}_{number}"
 
 
@@ -50,9 +51,13 @@ class Progress(Protocol):
 
 
 class Interrupt:
-    """The first Ctrl-C sets `requested`; the second raises KeyboardInterrupt."""
+    """The first Ctrl-C sets `requested`; the second raises KeyboardInterrupt.
+
+    Programs that start others (make, timeout) pass a Ctrl-C on, so one that follows at once is the same one.
+    """
 
     requested = False
+    _at_s = 0.0
 
     @contextmanager
     def handled(self) -> Iterator[None]:
@@ -64,9 +69,10 @@ class Interrupt:
             signal.signal(signal.SIGINT, before)
 
     def _handle(self, *_: object) -> None:
-        if self.requested:
+        if self.requested and time.monotonic() - self._at_s > SAME_INTERRUPT_SECONDS:
             raise KeyboardInterrupt
-        self.requested = True
+        if not self.requested:
+            self.requested, self._at_s = True, time.monotonic()
 
 
 def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None]) -> Record:
@@ -106,6 +112,7 @@ def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None])
                 keep(record(settings))
                 if interrupt.requested:
                     break
+    keep(record(settings))
     return record(settings)
 
 
@@ -141,11 +148,17 @@ class _WorkloadRun:
             repeats.append(repeat)
         workload = make_workload(self._workload, seed=self._options.seed, trace=self._options.trace)
         with ExitStack() as stack:
-            dsn = self._database(stack) if self._server else None
-            limits = measure_limits(workload, self._turns, dsn)
+            limits = measure_limits(workload, self._turns, self._limits_dsn(stack))
         cells = [cell_result(list(cell)) for cell in zip(*repeats, strict=True)]
         checkpoints = max(sum(chunk.checkpoints for chunk in cell.chunks) for cell in repeats[0])
         return WorkloadResult(self._workload, workload.summary, self._turns, checkpoints, limits, cells)
+
+    def _limits_dsn(self, stack: ExitStack) -> str | None:
+        """An empty database, if there is a server and it still works."""
+        try:
+            return self._database(stack) if self._server else None
+        except TargetError:
+            return None
 
     def _repeat(self, number: int, keys: list[tuple[TargetSpec, GraphKind]]) -> list[RunningCell]:
         with ExitStack() as stack:

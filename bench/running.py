@@ -11,7 +11,7 @@ from bench.cell import CellSpec, Chunk
 from bench.errors import BenchError, NotVerifiedError
 from bench.measure import Latency, latency
 from bench.record import CellResult, Figures, GrowthPoint, Load, Memory, Status, SweepPoint
-from bench.server import Server
+from bench.server import Server, ServerUse
 from bench.targets.base import TableBytes
 from bench.wire import Traffic
 from bench.worker import CellProcess
@@ -52,12 +52,12 @@ class RunningCell:
 
     def play(self, first: int, last: int, watched: Collection[int]) -> None:
         """Plays a chunk of turns, and reads the server's counters around it and the stored bytes after it."""
-        before = self.server.use() if self.server else None
+        before = self._server_use()
         chunk: Chunk | None = self._ask("play", first, last, watched)
-        if chunk is None:
+        after = self._server_use()
+        if chunk is None or self.problem:
             return
-        if self.server and before:
-            after = self.server.use()
+        if before and after:
             self.wal_bytes += after.wal_bytes - before.wal_bytes
             if self.server_cpu_s is not None and after.cpu_s is not None and before.cpu_s is not None:
                 self.server_cpu_s += after.cpu_s - before.cpu_s
@@ -124,6 +124,16 @@ class RunningCell:
             history_s=elapsed_s,
             sweep=self.points,
         )
+
+    def _server_use(self) -> ServerUse | None:
+        if self.problem or not self.server:
+            return None
+        try:
+            return self.server.use()
+        except BenchError as problem:
+            self.problem = problem
+            self._process.kill()
+            return None
 
     def _note_growth(self, turns: int, chunk: Chunk | None) -> None:
         self.tables = self._ask("stored") or []

@@ -148,11 +148,18 @@ def _embedded(folder: Path) -> Iterator[str]:
     try:
         server.start()
     except DeltastoreError as error:
-        raise TargetError(f"the embedded server did not start: {error}") from error
+        raise TargetError(f"the embedded server did not start: {_reason(error.message, error.detail)}") from error
     try:
         yield server.dsn
     finally:
         server.stop()
+
+
+def _reason(message: str, output: str) -> str:
+    """A message with the first line of a program's output that names an error."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = (line for line in lines if any(word in line for word in ("FATAL", "PANIC", "ERROR", "error:")))
+    return f"{message}: {next(telling, lines[-1])}" if lines else message
 
 
 def _first_line(error: psycopg.Error) -> str:
