@@ -50,8 +50,8 @@ CREATE TABLE {schema}.delta_checkpoints (
     parent_id bytea,
     segments bigint[],
     payload bytea NOT NULL,
-    CONSTRAINT delta_checkpoints_pkey PRIMARY KEY (thread_key, namespace, checkpoint_id)
-);
+    CONSTRAINT delta_checkpoints_pkey PRIMARY KEY (thread_key, namespace, checkpoint_id) WITH (fillfactor = 100)
+) WITH (toast_tuple_target = 4080);
 ALTER TABLE {schema}.delta_checkpoints ALTER COLUMN payload SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE {schema}.delta_checkpoints IS 'One row for each checkpoint: its structure, as a delta or an anchor.';
@@ -78,10 +78,11 @@ CREATE TABLE {schema}.delta_segments (
     checkpoint_id bytea NOT NULL,
     segment_references bigint[],
     payload bytea NOT NULL,
-    CONSTRAINT delta_segments_pkey PRIMARY KEY (thread_key, segment_id)
-);
+    CONSTRAINT delta_segments_pkey PRIMARY KEY (thread_key, segment_id) WITH (fillfactor = 100)
+) WITH (toast_tuple_target = 4080);
 
-CREATE INDEX delta_segments_writes ON {schema}.delta_segments (thread_key, namespace, checkpoint_id) WHERE kind = 3;
+CREATE INDEX delta_segments_writes ON {schema}.delta_segments (thread_key, namespace, checkpoint_id)
+    WITH (fillfactor = 100) WHERE kind = 3;
 
 ALTER TABLE {schema}.delta_segments ALTER COLUMN payload SET STORAGE EXTERNAL;
 

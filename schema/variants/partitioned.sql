@@ -51,7 +51,7 @@ CREATE TABLE {schema}.delta_checkpoints (
     parent_id bytea,
     segments bigint[],
     payload bytea NOT NULL,
-    CONSTRAINT delta_checkpoints_pkey PRIMARY KEY (thread_key, namespace, checkpoint_id)
+    CONSTRAINT delta_checkpoints_pkey PRIMARY KEY (thread_key, namespace, checkpoint_id) WITH (fillfactor = 100)
 ) PARTITION BY HASH (thread_key);
 ALTER TABLE {schema}.delta_checkpoints ALTER COLUMN payload SET STORAGE EXTERNAL;
 
@@ -79,10 +79,11 @@ CREATE TABLE {schema}.delta_segments (
     checkpoint_id bytea NOT NULL,
     segment_references bigint[],
     payload bytea NOT NULL,
-    CONSTRAINT delta_segments_pkey PRIMARY KEY (thread_key, segment_id)
+    CONSTRAINT delta_segments_pkey PRIMARY KEY (thread_key, segment_id) WITH (fillfactor = 100)
 ) PARTITION BY HASH (thread_key);
 
-CREATE INDEX delta_segments_writes ON {schema}.delta_segments (thread_key, namespace, checkpoint_id) WHERE kind = 3;
+CREATE INDEX delta_segments_writes ON {schema}.delta_segments (thread_key, namespace, checkpoint_id)
+    WITH (fillfactor = 100) WHERE kind = 3;
 
 ALTER TABLE {schema}.delta_segments ALTER COLUMN payload SET STORAGE EXTERNAL;
 
@@ -125,7 +126,8 @@ BEGIN
     FOR number IN 0 .. partitions - 1 LOOP
         FOREACH parent IN ARRAY ARRAY['delta_threads', 'delta_checkpoints', 'delta_segments', 'delta_metadata'] LOOP
             EXECUTE format(
-                'CREATE TABLE %1$s.%2$I PARTITION OF %1$s.%3$I FOR VALUES WITH (MODULUS %4$s, REMAINDER %5$s)',
+                'CREATE TABLE %1$s.%2$I PARTITION OF %1$s.%3$I FOR VALUES WITH (MODULUS %4$s, REMAINDER %5$s)'
+                ' WITH (toast_tuple_target = 4080)',
                 '{schema}', parent || '_' || lpad(number::text, 2, '0'), parent, partitions, number
             );
         END LOOP;
