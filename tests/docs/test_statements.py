@@ -79,7 +79,7 @@ def text(number: int) -> str:
 
 async def put(saver: DeltaSaver, parent: Any, number: int, *, run_id: str = "r1") -> Any:
     values = {"log": [text(each) for each in range(number)]}
-    return await saver.aput(parent, checkpoint(number, values), {"source": "loop", "run_id": run_id}, {"log": number})  # type: ignore[typeddict-unknown-key]
+    return await saver.aput(parent, checkpoint(number, values), {"source": "loop", "run_id": run_id}, {"log": number})
 
 
 async def put_delta(saver: DeltaSaver, parent: Any, number: int) -> Any:
