@@ -2,8 +2,9 @@
 
 A failed statement may have been committed before the line broke. All of ours can be run twice: reads by nature; a save
 finds its own row (`Refusal.EXISTS`, and the engine compares); pending writes are stored a second time, which readers
-merge (the first wins); deletions find nothing left. So every lost connection may be tried again. `edit` is different:
-its caller decides between the statements, so a line lost on the way ends it.
+merge (the first wins); deletions find nothing left; a copy finds its target taken, and says so. So every call that lost
+its connection may run again. `edit` is different: its caller decides between the statements, so a line that is lost on
+the way ends it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _COLLIDED = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.
 _MISSING = (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError, asyncpg.UndefinedColumnError)
 
 _GRANT_HINT = "grant the role USAGE on the schema and its sequence, and SELECT, INSERT, UPDATE, DELETE on its tables"
+_TIMEOUT_HINT = "raise the server's statement_timeout or lock_timeout for this role"
 _POOLER_HINT = "a transaction pooler without prepared statements is in between: set statement_cache_size=0"
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
@@ -42,7 +44,8 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (asyncpg.InvalidCatalogNameError, "create the database, or correct its name in the connection string"),
     (asyncpg.InvalidSQLStatementNameError, _POOLER_HINT),
     (asyncpg.DuplicatePreparedStatementError, _POOLER_HINT),
-    (asyncpg.QueryCanceledError, "raise the server's statement_timeout or lock_timeout for this role"),
+    (asyncpg.QueryCanceledError, _TIMEOUT_HINT),
+    (asyncpg.LockNotAvailableError, _TIMEOUT_HINT),
 )
 
 

@@ -10,7 +10,8 @@ import pytest
 from deltastore.core.model import Refusal, Save, Saved
 from deltastore.memory import MemoryStorage
 from deltastore.storage import Storage
-from tests.contract.storage_contract import OTHER, StorageContract, T, row, structure
+from tests.contract.calls import OTHER, T, row, structure
+from tests.contract.storage_contract import StorageContract
 
 
 @pytest.fixture

@@ -9,15 +9,16 @@ import pytest
 
 from deltastore.core.model import ListQuery, ThreadChanges, ThreadRef
 from deltastore.postgres.storage import PostgresStorage
-from tests.contract.storage_contract import key, thread
+from tests.contract.calls import key, thread
 
 THREAD = """
 INSERT INTO deltastore.delta_threads (thread_key, thread_id) VALUES ($1, $2);
 """
 CHECKPOINTS = """
 INSERT INTO deltastore.delta_checkpoints
-SELECT step % 100, step % 50, step % 7 = 0, false, $1, namespace, '\\x01'::bytea || '\\x0000000000000000' || int8send(step),
-    '\\x01'::bytea || '\\x0000000000000000' || int8send(step - 1), ARRAY[step], convert_to(repeat('p', 100), 'UTF8')
+SELECT step % 100, step % 50, step % 7 = 0, false, $1, namespace, '\\x01'::bytea || '\\x0000000000000000'
+    || int8send(step), '\\x01'::bytea || '\\x0000000000000000' || int8send(step - 1), ARRAY[step],
+    convert_to(repeat('p', 100), 'UTF8')
 FROM generate_series(1::bigint, 4000) AS step, unnest(ARRAY['', 'a', 'a|b']) AS namespace
 """
 SEGMENTS = """

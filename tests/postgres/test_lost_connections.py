@@ -15,7 +15,7 @@ from deltastore.core.model import ListQuery, NewSegment, Refusal, Save, Saved, S
 from deltastore.errors import DatabaseRefusedError, DatabaseUnavailableError, InvalidConfigError
 from deltastore.postgres.pool import PoolOptions, open_pool
 from deltastore.postgres.storage import PostgresStorage
-from tests.contract.storage_contract import (
+from tests.contract.calls import (
     METADATA,
     OTHER,
     VALUES,

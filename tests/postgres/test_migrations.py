@@ -17,7 +17,7 @@ from deltastore.postgres.migrations import Migration, Migrator, plan, read_migra
 from deltastore.postgres.naming import quote_schema, render
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.storage import PostgresStorage
-from tests.contract.storage_contract import METADATA, OTHER, WRITES, T, apply, hide, key, load, row, save, structure
+from tests.contract.calls import METADATA, OTHER, WRITES, T, apply, hide, key, load, row, save, structure
 from tests.support.poolers import pgbouncer
 from tests.support.setups import set_up_rounds
 

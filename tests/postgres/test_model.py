@@ -26,7 +26,7 @@ from deltastore.core.model import (
 from deltastore.memory import MemoryStorage
 from deltastore.postgres.storage import PostgresStorage
 from deltastore.storage import Storage
-from tests.contract.storage_contract import key, row, structure, thread
+from tests.contract.calls import key, row, structure, thread
 
 THREADS = [thread(name) for name in ("a", "b", "c")]
 NAMESPACES = ("", "sub", "ü|x")

@@ -11,7 +11,7 @@ from deltastore.core.model import ListQuery, NewSegment, Save, Saved, ThreadChan
 from deltastore.errors import DatabaseRefusedError
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.storage import PostgresStorage
-from tests.contract.storage_contract import METADATA, VALUES, key, row, thread
+from tests.contract.calls import METADATA, VALUES, key, row, thread
 from tests.support.poolers import pgbouncer
 
 

@@ -15,7 +15,7 @@ from deltastore.core.model import CheckpointRow, NewSegment, Refusal, RowUpdate,
 from deltastore.errors import DatabaseUnavailableError
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.storage import PostgresStorage
-from tests.contract.storage_contract import (
+from tests.contract.calls import (
     METADATA,
     OTHER,
     VALUES,

@@ -18,7 +18,7 @@ from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.queries import Queries, statements
 from deltastore.postgres.storage import PostgresStorage
-from tests.contract.storage_contract import METADATA, OTHER, PAGES, VALUES, T, apply, key, load, row, save, save_writes
+from tests.contract.calls import METADATA, OTHER, PAGES, VALUES, T, apply, key, load, row, save, save_writes
 from tests.support.proxies import proxy_to
 
 TEXT = files("deltastore.postgres").joinpath("queries.sql").read_text(encoding="utf-8")
