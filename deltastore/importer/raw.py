@@ -86,6 +86,14 @@ class RawValues:
             raise SkipThread(f"{where}: its bytes (type {kind!r}) cannot be decoded: {error}") from error
         return cut
 
+    def proved_value(self, value: EncodedValue, where: str) -> EncodedValue:
+        """The value, once all items that are new to the thread were opened. Raises `SkipThread`."""
+        try:
+            self._prove(value)
+        except Exception as error:
+            raise SkipThread(f"{where}: its bytes cannot be decoded: {error}") from error
+        return value
+
     def decrypted(self, kind: str, data: bytes, where: str) -> tuple[str, bytes]:
         """A stored value without the encryption of the serializer. Raises `SkipThread` if there is no key for it."""
         plain_kind, plus, cipher_name = kind.partition("+")

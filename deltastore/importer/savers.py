@@ -18,6 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
 
 from deltastore.core.codec import Codec, EncodedValue
+from deltastore.importer.reading import kept_of
 from deltastore.importer.source import Node, OpenThread, SkipThread, SourceCheckpoint, SourceWrite, ThreadShape
 from deltastore.importer.tree import Ancestors
 
@@ -145,17 +146,6 @@ class _SaverThread:
             where = f"namespace {node.namespace!r}, checkpoint {node.checkpoint_id!r}: write to {channel!r}"
             writes.append(SourceWrite(task_id, paths[task_id], index, channel, self._codec.encode(value, where)))
         return writes
-
-
-def kept_of(before: dict[str, EncodedValue], values: dict[str, EncodedValue]) -> frozenset[str]:
-    """Channels whose value is the same as at the parent."""
-    return frozenset(
-        channel
-        for channel, value in values.items()
-        if channel in before
-        and (value.kind, value.keys, value.digests)
-        == (before[channel].kind, before[channel].keys, before[channel].digests)
-    )
 
 
 def _node_of(found: CheckpointTuple) -> Node:

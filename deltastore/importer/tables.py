@@ -20,22 +20,19 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import TASKS
 
-from deltastore.core.codec import Codec, EncodedValue
-from deltastore.core.frame import Cipher
+from deltastore.core.codec import EncodedValue
 from deltastore.errors import InvalidConfigError
 from deltastore.importer.assemble import FIRST_VERSION, OWN_SENDS_VERSION, Assembler, StoredCheckpoint, Typed
 from deltastore.importer.raw import RawValues
+from deltastore.importer.reading import Reading
 from deltastore.importer.source import Node, OpenThread, SkipThread, SourceCheckpoint, SourceWrite, ThreadShape
-from deltastore.importer.unopened import UnopenedSerializer
 from deltastore.postgres.failures import DRIVER_ERRORS, translate
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.pool import Pool, PoolOptions, open_pool
@@ -45,26 +42,6 @@ CHUNK_BYTES = 8 * 1024 * 1024
 CHUNK_CHECKPOINTS = 64
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _NEEDED = ("checkpoints.checkpoint_id", "checkpoints.parent_checkpoint_id", "checkpoint_blobs.version")
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How stored bytes are taken over and, for comparing, decoded.
-
-    Attributes:
-        codec: The target's; encodes what the tables hold as JSON.
-        cipher: Decrypts values that an encrypting serializer wrote.
-        serializer: Decodes for comparing.
-    """
-
-    codec: Codec
-    cipher: Cipher | None = None
-    serializer: SerializerProtocol | None = None
-
-    def loads(self, kind: str, data: bytes, where: str) -> Any:
-        """A value, decoded for comparing."""
-        plain = RawValues(self.cipher).decrypted(kind, data, where)
-        return (self.serializer or UnopenedSerializer()).loads_typed(plain)
 
 
 class TablesSource:
@@ -147,7 +124,7 @@ class _TablesThread:
         self._text = text
         self._reading = reading
         self._thread_id = thread_id
-        self._raw = RawValues(reading.cipher)
+        self._raw = RawValues(reading.cipher, reading.is_langgraph)
         self._blob_bytes: dict[tuple[str, str, str], int] = {}
         self._write_bytes: dict[tuple[str, str], int] = {}
         self._nodes: set[tuple[str, str]] = set()
