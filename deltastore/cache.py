@@ -26,6 +26,8 @@ WRITES_PER_THREAD = 1024
 INDEX_ENTRY_BYTES = 200
 """About what one item costs in the index: two dict entries, a digest and an integer."""
 
+CALLS_PER_TRIM = 32
+
 NodeKey = tuple[str, bytes]
 
 
@@ -60,8 +62,8 @@ class CachedThread:
         return {key[1]: state for key, state in self.states.items() if key[0] == namespace}
 
     def remember_writes(self, key: NodeKey, segments: Iterable[OpenSegment]) -> None:
-        """Replaces what is known of the writes of a checkpoint."""
-        self.writes[key] = list(segments)
+        """Replaces what is known of the writes of a checkpoint. Their items are kept with the segments only."""
+        self.writes[key] = [OpenSegment(each.segment_id, (), each.writes) for each in segments]
         self.writes.move_to_end(key)
         while len(self.writes) > WRITES_PER_THREAD:
             self.writes.popitem(last=False)
@@ -122,6 +124,7 @@ class Cache:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
+        self._trims = 0
         self._threads: OrderedDict[bytes, CachedThread] = OrderedDict()
 
     def get(self, thread_key: bytes) -> CachedThread | None:
@@ -143,7 +146,10 @@ class Cache:
         self._threads.pop(thread_key, None)
 
     def trim(self) -> None:
-        """Keeps the bound. Called when nothing that is kept is in use."""
+        """Keeps the bound. Called often, so it looks only now and then."""
+        self._trims += 1
+        if self._trims % CALLS_PER_TRIM:
+            return
         total = sum(thread.size_bytes for thread in self._threads.values())
         while total > self._bytes_max and len(self._threads) > 1:
             _, thread = self._threads.popitem(last=False)

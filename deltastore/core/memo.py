@@ -30,6 +30,7 @@ MESSAGES_MODULE = "langchain_core.messages."
 NUMPY_ARRAY = b"\x06\x94"
 """How LangGraph's serializer begins an array: MessagePack extension 6 around a list of four."""
 RECENT_MAX = 256
+CALLS_PER_TRIM = 32
 OBJECT_FACTOR = 4
 """Objects take about so many times the memory of their encoded form."""
 
@@ -174,6 +175,7 @@ class Memos:
         self._bytes_max = bytes_max
         self._memos: dict[tuple[bytes, str], Memo] = {}
         self._lock = threading.Lock()
+        self._calls = 0
 
     def of(self, thread_key: bytes, namespace: str, serializer: object) -> Memo:
         """The memo of a namespace of a thread. Others go when there is too much to remember."""
@@ -182,9 +184,9 @@ class Memos:
             if memo is None or memo.serializer is not serializer:
                 memo = Memo(serializer)
             self._memos[thread_key, namespace] = memo
-            total = sum(each.size_bytes for each in self._memos.values())
-            while total > self._bytes_max and len(self._memos) > 1:
-                total -= self._memos.pop(next(iter(self._memos))).size_bytes
+            self._calls += 1
+            if self._calls % CALLS_PER_TRIM == 0:
+                self._trim()
             return memo
 
     def forget(self, thread_key: bytes) -> None:
@@ -192,3 +194,8 @@ class Memos:
         with self._lock:
             for key in [key for key in self._memos if key[0] == thread_key]:
                 del self._memos[key]
+
+    def _trim(self) -> None:
+        total = sum(each.size_bytes for each in self._memos.values())
+        while total > self._bytes_max and len(self._memos) > 1:
+            total -= self._memos.pop(next(iter(self._memos))).size_bytes

@@ -125,9 +125,9 @@ def test_contents_that_encode_differently_are_never_taken_for_the_same(
 
 def test_memos_are_bounded() -> None:
     memos = Memos(bytes_max=1000)
-    for number in range(50):
+    for number in range(64):
         memo = memos.of(bytes([number]), "", None)
         recall = memo.recall("c")
         codec().encode(["x" * 100 + str(number)], "w", recall)
         memo.replace("c", recall.kept)
-    assert sum(memos.of(bytes([number]), "", None).size_bytes > 0 for number in range(50)) <= 3
+    assert sum(memos.of(bytes([number]), "", None).size_bytes > 0 for number in range(64)) <= 3
