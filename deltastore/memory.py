@@ -191,6 +191,11 @@ class MemoryStorage:
                 if any(_run_id(metadata) in run_ids for metadata in thread.metadata.values())
             ]
 
+    async def list_threads(self, after: bytes, limit: int) -> list[ThreadRef]:
+        """Threads with a key larger than `after`, in the order of their keys."""
+        with self._lock:
+            return [self._threads[key].ref for key in sorted(key for key in self._threads if key > after)[:limit]]
+
     @asynccontextmanager
     async def edit(self, thread_key: bytes) -> AsyncIterator[_MemoryEdit]:
         """Opens the thread for exclusive changes; they are kept if the edit ends without an error."""

@@ -72,7 +72,10 @@ class Storage(Protocol):
         """Gives back what the storage itself opened. Calling it twice is harmless."""
 
     async def save(self, save: Save) -> Saved | Refusal:
-        """Stores one checkpoint with its segments and metadata."""
+        """Stores one checkpoint with its segments and metadata.
+
+        Refused as stale too if the row is a delta whose parent is not there at the depth it builds on.
+        """
 
     async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
         """Stores the writes of one `put_writes` call."""
@@ -88,7 +91,7 @@ class Storage(Protocol):
         """
 
     async def load_segments(self, thread_key: bytes, segment_ids: Sequence[int]) -> list[SegmentRow]:
-        """Segments with their payloads; those that do not exist are left out."""
+        """Segments with their payloads, and those that writes among them repeat items of; missing ones are left out."""
 
     async def list_checkpoints(self, query: ListQuery) -> list[ListEntry]:
         """One page of visible checkpoints, newest first (see `ListCursor` for the order)."""
@@ -101,6 +104,9 @@ class Storage(Protocol):
 
     async def find_runs(self, run_ids: Sequence[str]) -> list[bytes]:
         """Keys of the threads that have a metadata document with one of these run ids."""
+
+    async def list_threads(self, after: bytes, limit: int) -> list[ThreadRef]:
+        """Threads with a key larger than `after`, in the order of their keys; `b""` begins with the first."""
 
     def edit(self, thread_key: bytes) -> AbstractAsyncContextManager[ThreadEdit]:
         """Opens the thread for exclusive changes, as one transaction."""

@@ -162,6 +162,11 @@ class Queries:
         """Keys of threads with metadata of these runs."""
         return [record["thread_key"] for record in await connection.fetch(self.text["find_runs"], run_ids)]
 
+    async def list_threads(self, connection: AnyConnection, after: bytes, limit: int) -> list[ThreadRef]:
+        """Threads behind a key."""
+        records = await connection.fetch(self.text["list_threads"], after, limit)
+        return [ThreadRef(record["thread_key"], record["thread_id"]) for record in records]
+
     async def lock_thread(self, connection: AnyConnection, thread_key: bytes) -> tuple[int, ThreadRef] | None:
         """Takes the thread for the rest of the transaction; its epoch and id, or None if it is not there."""
         record = await connection.fetchrow(self.text["lock_thread"], thread_key)

@@ -301,6 +301,10 @@ SELECT DISTINCT thread_key
 FROM {schema}.delta_metadata
 WHERE document ? 'run_id' AND document ->> 'run_id' = ANY ($1::text[]);
 
+-- name: list_threads
+-- A page of all threads.
+SELECT thread_key, thread_id FROM {schema}.delta_threads WHERE thread_key > $1 ORDER BY thread_key LIMIT $2;
+
 -- name: lock_thread
 -- First statement of every edit and deletion: waits for running saves, holds off new ones until the transaction ends.
 SELECT epoch, thread_id FROM {schema}.delta_threads WHERE thread_key = $1 FOR UPDATE;

@@ -156,6 +156,10 @@ class PostgresStorage:
         """Keys of the threads that have a metadata document with one of these run ids."""
         return await self._run("find_runs", lambda connection: self._queries.find_runs(connection, run_ids))
 
+    async def list_threads(self, after: bytes, limit: int) -> list[ThreadRef]:
+        """Threads with a key larger than `after`, in the order of their keys, in one statement."""
+        return await self._run("list_threads", lambda connection: self._queries.list_threads(connection, after, limit))
+
     @asynccontextmanager
     async def edit(self, thread_key: bytes) -> AsyncIterator[PostgresEdit]:
         """Opens the thread for exclusive changes, as one transaction."""

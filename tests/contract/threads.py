@@ -82,3 +82,13 @@ class ThreadsContract:
         assert sorted(await storage.find_runs(["r1", "r3"])) == sorted([T.key, OTHER.key])
         assert await storage.find_runs(["r2", "r2"]) == [T.key]
         assert await storage.find_runs(["r"]) == await storage.find_runs([]) == []
+
+    async def test_all_threads_are_listed_by_pages(self, storage: Storage) -> None:
+        assert await storage.list_threads(b"", 10) == []
+        refs = sorted((thread(f"thread {number}") for number in range(5)), key=lambda ref: ref.key)
+        for ref in refs:
+            await save(storage, row(1), thread=ref)
+        assert await storage.list_threads(b"", 10) == refs
+        assert await storage.list_threads(b"", 2) == refs[:2]
+        assert await storage.list_threads(refs[1].key, 2) == refs[2:4]
+        assert await storage.list_threads(refs[-1].key, 2) == []
