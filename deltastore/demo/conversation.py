@@ -57,7 +57,8 @@ def load(trace: Path | None, turns: int) -> Conversation:
         InvalidConfigError: The trace cannot be read or holds no conversation; the text names file and line.
     """
     if trace is None:
-        said: Iterable[BaseMessage] = (message for turn in range(turns) for message in _library_turn(turn))
+        library = _Library()
+        said: Iterable[BaseMessage] = itertools.chain.from_iterable(map(library.turn, range(turns)))
         source = "text from the Python standard library"
     else:
         recorded = list(_read(trace))
@@ -99,29 +100,29 @@ def _finished(message: BaseMessage, position: int) -> BaseMessage:
     )
 
 
-def _library_turn(turn: int) -> Iterator[BaseMessage]:
-    modules = _modules()
-    module = modules[turn * 7_919 % len(modules)]
-    code = module.read_text(encoding="utf-8", errors="replace")
-    first = turn // len(modules) * _RESULT_CHARACTERS % max(1, len(code) - _RESULT_CHARACTERS)
-    call = {"name": "read_file", "args": {"path": module.name, "offset": first}, "id": f"call_{turn:024}"}
-    yield HumanMessage(f"How does {module.stem} fit in with this?\n\n{_prose(turn * 2 + 1, _QUESTION_CHARACTERS)}")
-    yield AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
-    yield ToolMessage(code[first : first + _RESULT_CHARACTERS], tool_call_id=call["id"], name="read_file")
-    yield AIMessage(_prose(turn * 2, _ANSWER_CHARACTERS))
+class _Library:
+    """Text that every Python brings: the code of its modules, and its manual, which `help()` shows."""
 
+    def __init__(self) -> None:
+        root = Path(sysconfig.get_paths()["stdlib"])
+        found = (path for path in root.rglob("*.py") if not _SKIPPED.intersection(path.parts))
+        self._modules = sorted(path for path in found if path.stat().st_size > _RESULT_CHARACTERS)
+        self._manual = "".join(topics.topics.values())
 
-def _modules() -> list[Path]:
-    root = Path(sysconfig.get_paths()["stdlib"])
-    found = (path for path in root.rglob("*.py") if not _SKIPPED.intersection(path.parts))
-    return sorted(path for path in found if path.stat().st_size > _RESULT_CHARACTERS)
+    def turn(self, turn: int) -> Iterator[BaseMessage]:
+        """A question, a look into a file, and an answer."""
+        module = self._modules[turn * 7_919 % len(self._modules)]
+        code = module.read_text(encoding="utf-8", errors="replace")
+        first = turn // len(self._modules) * _RESULT_CHARACTERS % max(1, len(code) - _RESULT_CHARACTERS)
+        call = {"name": "read_file", "args": {"path": module.name, "offset": first}, "id": f"call_{turn:024}"}
+        yield HumanMessage(f"How does {module.stem} relate to this? {self._prose(2 * turn + 1, _QUESTION_CHARACTERS)}")
+        yield AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
+        yield ToolMessage(code[first : first + _RESULT_CHARACTERS], tool_call_id=call["id"], name="read_file")
+        yield AIMessage(self._prose(2 * turn, _ANSWER_CHARACTERS))
 
-
-def _prose(index: int, characters: int) -> str:
-    """A piece of Python's reference manual, which the standard library brings for `help()`."""
-    text = "".join(topics.topics.values())
-    first = index * _ANSWER_CHARACTERS * 17 % (len(text) - _ANSWER_CHARACTERS)
-    return text[first : first + characters]
+    def _prose(self, index: int, characters: int) -> str:
+        first = index * _ANSWER_CHARACTERS * 17 % (len(self._manual) - _ANSWER_CHARACTERS)
+        return self._manual[first : first + characters]
 
 
 def _read(trace: Path) -> Iterator[list[BaseMessage]]:

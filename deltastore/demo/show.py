@@ -37,7 +37,7 @@ class Look:
 
     messages: int
     checkpoints: int
-    following: tuple[str, ...]
+    tasks: tuple[str, ...]
     load_ms: float
 
 
@@ -115,7 +115,7 @@ def _play_until_killed(job: Job, conversation: Conversation, screen: Screen, adv
         victim.kill()
         victim.wait()
     found = asyncio.run(_look(job, conversation))
-    node = f"before its node {found.following[0]!r}" if found.following else "between two turns"
+    node = f"in its node {found.tasks[0]!r}" if found.tasks else "between two turns"
     screen.say(
         f"  kill -9 of process {victim.pid} in turn {job.turns // 2 + 1}: {found.messages:,} messages are there,\n"
         f"  it stood {node}; a new process goes on from there"
@@ -155,4 +155,5 @@ async def _look(job: Job, conversation: Conversation) -> Look:
     if messages != list(conversation.messages[: len(messages)]):
         raise StoredDataError(f"the {job.graph} graph on {job.place.kind} has other messages than were said")
     step = (state.metadata or {}).get("step", -2)
-    return Look(len(messages), step + 2, state.next, statistics.median(elapsed_ms))
+    tasks = tuple(task.name for task in state.tasks)  # not `next`: a task whose writes are saved is not done yet
+    return Look(len(messages), step + 2, tasks, statistics.median(elapsed_ms))

@@ -46,7 +46,7 @@ async def replay(job: Job) -> None:
     conversation = load(job.trace, job.turns)
     async with job.place.open() as saver:
         graph = build(job.graph, conversation, saver)
-        if (await graph.aget_state(CONFIG)).next:
+        if (await graph.aget_state(CONFIG)).tasks:
             await graph.ainvoke(None, CONFIG)
         state = await graph.aget_state(CONFIG)
         position = len(state.values.get("messages", ()))
