@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from deltastore.cli.demo import demo
+from deltastore.cli.migrate import migrate
 from deltastore.cli.schema import schema
 
 
@@ -15,4 +16,5 @@ def deltastore() -> None:
 
 
 deltastore.add_command(demo)
+deltastore.add_command(migrate)
 deltastore.add_command(schema)

@@ -18,6 +18,7 @@ from deltastore.core.codec import Codec
 from deltastore.embedded import EmbeddedServer, embedded_folder
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
+from deltastore.importer.estimate import estimate
 from deltastore.importer.migration import Migration, Options, Target
 from deltastore.importer.reading import Reading
 from deltastore.importer.report import Outcome, Report
@@ -45,7 +46,9 @@ async def migrate(
     source_schema: str | None = None,
     schema: str = "deltastore",
     snapshot_frequency: int = 50,
+    dry_run: bool = False,
     progress: Callable[[Outcome], None] = lambda _: None,
+    started: Callable[[int], None] | None = None,
 ) -> Report:
     """Moves threads into deltastore. Safe to repeat: what has landed stays, what is missing is moved.
 
@@ -58,7 +61,9 @@ async def migrate(
         source_schema: The schema of the source's tables; by default the search path.
         schema: The target's schema.
         snapshot_frequency: A full anchor every so many steps along each branch.
+        dry_run: Write nothing, but count, and estimate size and time.
         progress: Told each thread's outcome when it is done.
+        started: Told how many threads there are; they are counted first for that.
 
     Returns:
         What became of the threads.
@@ -75,22 +80,34 @@ async def migrate(
             open_source(source, reading, schema=source_schema, connections=options.workers + 1)
         )
         engine = await stack.enter_async_context(
-            open_engine(dsn, schema=schema, snapshot_frequency=snapshot_frequency, connections=options.workers + 1)
+            open_engine(
+                dsn,
+                schema=schema,
+                snapshot_frequency=snapshot_frequency,
+                connections=options.workers + 1,
+                set_up=not dry_run,
+            )
         )
         target = Target(engine, codec, cipher)
-        return await Migration(opened, target, verifier_of(opened, target), options, progress).run()
+        migration = Migration(opened, target, verifier_of(opened, target), options, progress)
+        if started is not None:
+            started(len([each async for each in migration.thread_ids()]))
+        return await (estimate(migration) if dry_run else migration.run())
 
 
 @asynccontextmanager
-async def open_engine(dsn: str, *, schema: str, snapshot_frequency: int, connections: int) -> AsyncIterator[Engine]:
-    """An engine over a target whose schema is set up. Raises as `migrate`."""
+async def open_engine(
+    dsn: str, *, schema: str, snapshot_frequency: int, connections: int, set_up: bool
+) -> AsyncIterator[Engine]:
+    """An engine over a target. Raises as `migrate`."""
     async with AsyncExitStack() as stack:
         if (folder := embedded_folder(dsn)) is not None:
             dsn = (await stack.enter_async_context(EmbeddedServer(folder))).dsn
         pool_options = PoolOptions(max_size=connections, command_timeout_seconds=None)
         storage = await PostgresStorage.open(dsn, schema, pool_options)
         stack.push_async_callback(storage.close)
-        await storage.setup()
+        if set_up:
+            await storage.setup()
         yield Engine(storage, EngineOptions(snapshot_frequency=snapshot_frequency, ignored_channels=IGNORED_CHANNELS))
 
 

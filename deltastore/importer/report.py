@@ -111,3 +111,29 @@ class Report:
             "unsettled": [asdict(outcome) for outcome in self.unsettled],
             "noted": [asdict(outcome) for outcome in self.noted],
         }
+
+
+def megabytes(number_bytes: float) -> str:
+    """A number of bytes for people."""
+    if number_bytes < 1e6:
+        return f"{number_bytes / 1e3:,.1f} kB"
+    return f"{number_bytes / 1e6:,.1f} MB"
+
+
+def summary(report: Report) -> str:
+    """The report for people."""
+    lines = [f"{count} {'thread' if count == 1 else 'threads'} {status}" for status, count in report.counts.items()]
+    lines.append(f"{report.checkpoints:,} checkpoints, {report.verified:,} of them compared on both sides")
+    sizes = f"{megabytes(report.source_bytes)} of values, {megabytes(report.target_bytes)} in the target"
+    if report.ratio is not None:
+        sizes += f" ({report.ratio:,.0f} times smaller)"
+    lines.append(sizes)
+    if report.dry_run:
+        lines.append(f"nothing was written; about {report.estimated_seconds or 0:,.0f} s by one worker, from a sample")
+    else:
+        lines.append(f"{report.elapsed_seconds:,.1f} s")
+    lines += [f"note, thread {each.thread_id!r}: {note}" for each in report.noted for note in each.notes]
+    lines += [f"{each.status}, thread {each.thread_id!r}: {each.reason}" for each in report.unsettled]
+    if report.unsettled:
+        lines.append("threads that failed or diverged are as they were before in the target; all others are done")
+    return "\n".join(lines)
