@@ -96,6 +96,9 @@ class MemoryStorage:
             thread = self._threads.get(save.thread.key)
             if thread is not None and row.key in thread.checkpoints:
                 return Refusal.EXISTS
+            parent = _parent_of(thread, row)
+            if row.depth > 0 and (parent is None or parent.depth != row.depth - 1):
+                return Refusal.STALE
             expected, found = save.parent_writes, thread.writes(row.namespace, row.parent_id) if thread else []
             if not self._is_current(thread, save.epoch) or (expected is not None and expected != len(found)):
                 return Refusal.STALE
@@ -106,7 +109,6 @@ class MemoryStorage:
             )
             if save.metadata is not None:
                 thread.metadata.setdefault(save.metadata.metadata_id, save.metadata)
-            parent = thread.checkpoints.get((row.namespace, row.parent_id)) if row.parent_id is not None else None
             thread.checkpoints[row.key] = replace(
                 row,
                 segments=new_ids + row.segments,
@@ -159,7 +161,11 @@ class MemoryStorage:
         """Segments with their payloads; those that do not exist are left out."""
         with self._lock:
             thread = self._threads.get(thread_key)
-            return thread.found(segment_ids) if thread else []
+            if thread is None:
+                return []
+            found = thread.found(segment_ids)
+            repeated = {each for row in found if row.kind is SegmentKind.WRITES for each in row.references}
+            return found + thread.found(sorted(repeated - set(segment_ids)))
 
     async def list_checkpoints(self, query: ListQuery) -> list[ListEntry]:
         """One page of visible checkpoints, newest first (see `ListCursor` for the order)."""
@@ -315,6 +321,11 @@ def _chain(thread: _Thread, row: CheckpointRow, ends: Collection[bytes]) -> Iter
             return
         row = parent
         yield row
+
+
+def _parent_of(thread: _Thread | None, row: CheckpointRow) -> CheckpointRow | None:
+    """The row of a checkpoint's parent."""
+    return None if thread is None or row.parent_id is None else thread.checkpoints.get((row.namespace, row.parent_id))
 
 
 def _segments_of(thread: _Thread, rows: dict[tuple[str, bytes], CheckpointRow]) -> Iterator[SegmentRow]:

@@ -5,8 +5,9 @@ before. Encoding an unchanged message costs several times as much as proving tha
 
 - it is the *same object* (the memo holds a reference, so the object's identity cannot be reused);
 - its fields equal a shallow copy of them, which is mostly a comparison of references; and
-- `marshal` makes the same bytes of all its fields but the exact strings, which cannot change. `marshal` copies contents
-  as they are, to any depth and with their types (1, 1.0 and True differ, and so do list and tuple), at the speed of C.
+- `marshal` makes the same bytes of all its fields but the exact strings, which cannot change, and of the keys of a
+  dict, whose order and types count. `marshal` copies contents as they are, to any depth and with their types (1, 1.0
+  and True differ, and so do list and tuple), at the speed of C.
 
 So in-place mutation at any depth is seen. `marshal` writes a numpy array as plain bytes and so would miss a changed
 shape: what holds an array is not remembered (its encoded form shows that). Remembered kinds are exact strings, exact
@@ -51,8 +52,11 @@ def _fields(value: Any) -> dict[Any, Any] | None:
 
 
 def _contents(value: Any, fields: dict[Any, Any] | None) -> Any:
-    """All that can change in a value but its exact strings."""
-    return value if fields is None else [each for each in fields.values() if type(each) is not str]
+    """All that can change in a value but its exact strings. The keys of a dict count, in order and with their types."""
+    if fields is None:
+        return value
+    others = [each for each in fields.values() if type(each) is not str]
+    return (list(fields), others) if fields is value else others
 
 
 @dataclass(slots=True)
@@ -74,14 +78,19 @@ class Remembered:
     digest: bytes | Callable[[], bytes]
 
     def is_unchanged(self) -> bool:
-        """Whether the value still is what it was."""
+        """Whether the value still is what it was. Written for speed: it runs for every element in every save."""
         if self.contents is None:
             return True
-        fields = _fields(self.value)
+        value, before = self.value, self.fields
         try:
-            return (
-                fields == self.fields and marshal.dumps(_contents(self.value, fields), MARSHAL_VERSION) == self.contents
-            )
+            if before is None:
+                return marshal.dumps(value, MARSHAL_VERSION) == self.contents
+            fields = value if type(value) is dict else value.__dict__
+            if fields != before or (fields is not value and value.__pydantic_extra__):
+                return False
+            others = [each for each in fields.values() if type(each) is not str]
+            contents = (list(fields), others) if fields is value else others
+            return marshal.dumps(contents, MARSHAL_VERSION) == self.contents
         except (ValueError, TypeError):
             return False
 

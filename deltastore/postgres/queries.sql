@@ -20,27 +20,31 @@ WITH seen AS MATERIALIZED (
     SELECT revision FROM {schema}.delta_threads WHERE thread_key = $1
 ), known AS MATERIALIZED (
     SELECT epoch, revision FROM {schema}.delta_threads WHERE thread_key = $1 FOR KEY SHARE
+), twin AS (
+    SELECT FROM {schema}.delta_checkpoints WHERE thread_key = $1 AND namespace = $4 AND checkpoint_id = $5
+), parent AS MATERIALIZED (
+    SELECT depth, hidden FROM {schema}.delta_checkpoints
+    WHERE thread_key = $1 AND namespace = $4 AND checkpoint_id = $6
+), parent_fits AS MATERIALIZED (
+    SELECT WHERE ($7 = 0 OR EXISTS (SELECT FROM parent WHERE depth = $7 - 1))
+        AND ($13::bigint IS NULL OR $13 = (
+            SELECT count(*) FROM {schema}.delta_segments
+            WHERE thread_key = $1 AND namespace = $4 AND checkpoint_id = $6 AND kind = 3
+        ))
 ), created AS (
     INSERT INTO {schema}.delta_threads (thread_key, thread_id)
     SELECT $1, $2::text
-    WHERE $3::bigint IS NULL AND coalesce($13::bigint, 0) = 0
-        AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM seen)
+    FROM parent_fits
+    WHERE $3::bigint IS NULL AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM seen)
     ON CONFLICT DO NOTHING
     RETURNING epoch
 ), thread AS (
     SELECT epoch FROM known WHERE revision = (SELECT revision FROM seen)
     UNION ALL
     SELECT epoch FROM created
-), twin AS (
-    SELECT FROM {schema}.delta_checkpoints WHERE thread_key = $1 AND namespace = $4 AND checkpoint_id = $5
 ), admitted AS (
-    SELECT epoch FROM thread
-    WHERE ($3::bigint IS NULL OR epoch = $3)
-        AND NOT EXISTS (SELECT FROM twin)
-        AND ($13::bigint IS NULL OR $13 = (
-            SELECT count(*) FROM {schema}.delta_segments
-            WHERE thread_key = $1 AND namespace = $4 AND checkpoint_id = $6 AND kind = 3
-        ))
+    SELECT epoch FROM thread, parent_fits
+    WHERE ($3::bigint IS NULL OR epoch = $3) AND NOT EXISTS (SELECT FROM twin)
 ), stored_segments AS (
     INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)
     SELECT $1, $4, $5, segment.kind, nullif(segment.segment_references, '{}')::bigint[],
@@ -58,10 +62,8 @@ WITH seen AS MATERIALIZED (
 ), stored_checkpoint AS (
     INSERT INTO {schema}.delta_checkpoints
         (thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned)
-    SELECT $1, $4, $5, $6, $7, nullif(new_ids.ids || $8::text::bigint[], '{}'), $9, $10, $11, $12 OR coalesce((
-        SELECT parent.hidden FROM {schema}.delta_checkpoints AS parent
-        WHERE parent.thread_key = $1 AND parent.namespace = $4 AND parent.checkpoint_id = $6
-    ), false)
+    SELECT $1, $4, $5, $6, $7, nullif(new_ids.ids || $8::text::bigint[], '{}'), $9, $10, $11,
+        $12 OR coalesce((SELECT parent.hidden FROM parent), false)
     FROM admitted, new_ids
     RETURNING true
 )
@@ -70,7 +72,7 @@ SELECT
         WHEN EXISTS (SELECT FROM stored_checkpoint) THEN 0
         WHEN EXISTS (SELECT FROM thread) AND EXISTS (SELECT FROM twin) THEN 2
         WHEN EXISTS (SELECT FROM thread) THEN 1
-        WHEN EXISTS (SELECT FROM known) OR ($3::bigint IS NULL AND coalesce($13::bigint, 0) = 0) THEN 3
+        WHEN EXISTS (SELECT FROM known) OR ($3::bigint IS NULL AND EXISTS (SELECT FROM parent_fits)) THEN 3
         ELSE 1
     END AS outcome,
     (SELECT epoch FROM thread) AS epoch,
@@ -166,10 +168,19 @@ FROM described CROSS JOIN LATERAL (
 ) AS metadata;
 
 -- name: load_segments
--- Segments by their ids.
+-- Segments by their ids, and those that the writes among them repeat items of.
+WITH named AS MATERIALIZED (
+    SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references
+    FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND segment_id = ANY ($2::text::bigint[])
+)
+SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text FROM named
+UNION ALL
 SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text
 FROM {schema}.delta_segments
-WHERE thread_key = $1 AND segment_id = ANY ($2::text::bigint[]);
+WHERE thread_key = $1
+    AND segment_id = ANY (ARRAY(SELECT DISTINCT unnest(segment_references) FROM named WHERE kind = 3))
+    AND NOT segment_id = ANY ($2::text::bigint[]);
 
 -- name: list_checkpoint
 -- A listing that names thread, namespace and checkpoint: one entry at most.

@@ -63,7 +63,7 @@ def list_entry(record: Any) -> ListEntry:
         raise BrokenChainError(
             f"metadata of a checkpoint of thread {record['thread_id']!r}, namespace {record['namespace']!r} is missing",
             detail=f"checkpoint key {record['checkpoint_id'].hex()} names document {record['metadata_id']}, found none",
-            hint="run `deltastore verify` on the thread",
+            hint="the database lost rows or was changed by hand: restore them from a backup",
         )
     return ListEntry(
         ThreadRef(record["thread_key"], record["thread_id"]),

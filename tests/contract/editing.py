@@ -58,7 +58,7 @@ class EditingContract:
             storage, row(1), NewSegment(VALUES, b"v"), NewSegment(PAGES, b"p", (7,)),
             metadata=MetadataRow(METADATA.metadata_id, document, b""),
         )  # fmt: skip
-        await save(storage, row(2, 1, 1, namespace="sub", metadata_id=5), metadata=MetadataRow(5, "{}", b""))
+        await save(storage, row(2, 1, 0, namespace="sub", metadata_id=5), metadata=MetadataRow(5, "{}", b""))
         write = await save_writes(storage, 9)
         async with storage.edit(T.key) as edit:
             rows = await edit.rows()
@@ -67,7 +67,7 @@ class EditingContract:
         assert (rows.thread, rows.epoch) == (T, saved.epoch)
         assert sorted(rows.checkpoints, key=lambda each: each.checkpoint_id) == [
             row(1, segments=saved.segment_ids),
-            row(2, 1, 1, namespace="sub", metadata_id=5),
+            row(2, 1, 0, namespace="sub", metadata_id=5),
         ]
         assert sorted((each.segment_id, each.kind, each.payload, each.references) for each in rows.segments) == [
             (saved.segment_ids[0], VALUES, b"", ()),

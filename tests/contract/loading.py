@@ -78,9 +78,10 @@ class LoadingContract:
         assert rows_of(both) == [1, 2, 3, 4, 5]
 
     async def test_a_row_that_does_not_fit_ends_the_chain(self, storage: Storage) -> None:
-        await save(storage, row(1, depth=5))
-        await save(storage, row(2, 1, 2))
-        await save(storage, row(3, 99, 1))
+        for number in (1, 2, 3):
+            await save(storage, row(number))
+        changed = row(1, depth=5), row(2, 1, 2), row(3, 99, 1)
+        await apply(storage, ThreadChanges(updates=tuple(map(RowUpdate, changed))))
         assert rows_of(await load(storage, 2)) == [2]
         assert rows_of(await load(storage, 3)) == [3]
         assert rows_of(await load(storage, 1)) == [1]

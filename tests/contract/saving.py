@@ -138,11 +138,19 @@ class SavingContract:
         await apply(storage, hide(1))
         await save(storage, row(2, 1, 1))
         await save(storage, row(2, 1, 1, namespace="sub"))
-        await save(storage, row(3, 99, 1))
+        await save(storage, row(3, 99))
         assert {each.checkpoint_id: each.orphaned for each in (await load(storage, 2, 3)).rows} == {
             key(1): False, key(2): True, key(3): False
         }  # fmt: skip
         assert not any(each.orphaned for each in (await load(storage, namespace="sub")).rows)
+
+    async def test_a_delta_is_refused_unless_its_parent_is_there(self, storage: Storage) -> None:
+        await save(storage, row(1))
+        before = await structure(storage)
+        for misfit in (row(2, 99, 1), row(2, 1, 2), row(2, 1, 1, namespace="sub")):
+            new = (NewSegment(VALUES, b"v"),)
+            assert await storage.save(Save(T, misfit, new, replace(METADATA, metadata_id=5))) is Refusal.STALE
+        assert await structure(storage) == before
 
     async def test_metadata_is_stored_once(self, storage: Storage) -> None:
         await save(storage, row(1))

@@ -37,7 +37,7 @@ class ThreadsContract:
 
     async def test_copy(self, storage: Storage) -> None:
         one = await save(storage, row(1), NewSegment(PAGES, b"p", (3,)), NewSegment(VALUES, b"v"))
-        await save(storage, row(2, 1, 1, namespace="sub", orphaned=True))
+        await save(storage, row(2, 1, 0, namespace="sub", orphaned=True))
         await save_writes(storage, 9)
         await apply(storage, hide(1))
         assert await storage.copy_thread(T.key, OTHER)

@@ -79,6 +79,25 @@ def test_unchanged_values_are_recalled_without_encoding(value: Any) -> None:
     assert (second.items, second.digests) == (encoded.items, encoded.digests)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"a": "x", "b": "y"}, {"b": "y", "a": "x"}),
+        ({1: "one"}, {True: "one"}),
+        ({1: "one"}, {1.0: "one"}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}}),
+    ],
+)
+def test_the_order_and_the_types_of_keys_count(before: dict[Any, Any], after: dict[Any, Any]) -> None:
+    remembered = remember(before, b"item", b"mark")
+    assert remembered is not None
+    assert before == after
+    changed = dict(after)
+    before.clear()
+    before.update(changed)
+    assert not remembered.is_unchanged()
+
+
 def test_an_equal_but_other_object_is_encoded_again() -> None:
     memo, value = Memo(None), message()
     recall = memo.recall("c")
