@@ -1,11 +1,11 @@
-"""Micro benchmarks of the pure core: diff, codec, compression, chain fold. No database, no clock but pytest-benchmark's.
+"""Micro benchmarks of the pure core: diff, codec, compression, chain fold. No database, no event loop.
 
     python -m pytest bench/micro                                       run
     python -m pytest bench/micro --benchmark-compare                   against the saved baseline
     python -m pytest bench/micro --benchmark-save=NAME                 save another one
 
-`bench/micro/conftest.py` says where baselines are kept. Times depend on the machine: save a baseline before a change and
-compare after it, on the same machine.
+`bench/micro/conftest.py` says where baselines are kept. Times depend on the machine: save a baseline before a change
+and compare after it, on the same machine.
 """
 
 from __future__ import annotations
