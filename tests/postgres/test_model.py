@@ -28,8 +28,8 @@ from deltastore.postgres.storage import PostgresStorage
 from deltastore.storage import Storage
 from tests.contract.calls import key, row, structure, thread
 
-THREADS = [thread(name) for name in ("a", "b", "c")]
-NAMESPACES = ("", "sub", "ü|x")
+THREADS = [thread(name) for name in ("a", "b")]
+NAMESPACES = ("", "ü|x")
 DOCUMENTS = ("{}", '{"step": 1}', '{"step": 1.0, "run_id": "r1"}', '{"run_id": "r2", "list": [1, [2], {"a": null}]}')
 
 
@@ -40,6 +40,7 @@ class Side:
         self.storage = storage
         self.epochs: list[int] = []
         self.numbers: list[int] = []
+        self.depths: dict[tuple[bytes, str, int | None], int] = {}
 
     def learn(self, answer: Saved) -> None:
         self.numbers.extend(answer.segment_ids)
@@ -85,7 +86,7 @@ class Script:
         draw = self.draw
         verb = draw.choices(
             ("save", "writes", "chains", "list", "edit", "delete", "copy", "segments", "runs", "structure"),
-            (30, 15, 15, 10, 12, 1, 2, 5, 2, 3),
+            (50, 15, 15, 10, 6, 0.5, 1, 5, 2, 3),
         )[0]
         return getattr(self, verb)(draw.choice(THREADS), draw.choice(NAMESPACES), draw.randrange(12))
 
@@ -94,24 +95,30 @@ class Script:
 
     def save(self, ref, namespace, number):
         draw = self.draw
-        parent = draw.choice([None, draw.randrange(12)])
+        parent = draw.choice([None, *(draw.randrange(12) for _ in range(4))])
         kinds = [draw.choice((SegmentKind.VALUES, SegmentKind.PAGES)) for _ in range(draw.randrange(3))]
         document = draw.choice([None, *range(len(DOCUMENTS))])
-        at_epoch, older, expects = draw.choice([None, None, -1, -2]), draw.random(), draw.choice([None, None, 0, 1])
-        depth, orphaned, payload = draw.randrange(4), draw.random() < 0.1, draw.randbytes(4)
+        at_epoch, older, expects = draw.choice([None, None, None, -1, -2]), draw.random(), draw.choice([None, None, None, 0, 1])
+        orphaned, payload = draw.random() < 0.1, draw.randbytes(4)
+        depth = draw.choice([0, None, None, None, None, 1])
 
-        def call(side: Side):
+        async def call(side: Side):
             known = len(side.numbers)
             segments = (
                 tuple(side.numbers[int(older * each) % known] for each in range(3)) if known and older < 0.5 else ()
             )
             fields = {"payload": payload, "metadata_id": document or 0, "orphaned": orphaned}
             segments = tuple(dict.fromkeys(segments))
-            checkpoint = row(number, parent, depth, namespace=namespace, segments=segments, **fields)
+            parent_depth = side.depths.get((ref.key, namespace, parent), 3)
+            fitting = (parent_depth + 1) % 4 if depth is None else depth
+            checkpoint = row(number, parent, fitting, namespace=namespace, segments=segments, **fields)
             metadata = None if document is None else MetadataRow(document, DOCUMENTS[document], b"%d" % document)
             epoch = side.epochs[at_epoch] if at_epoch and len(side.epochs) > 1 else None
             new = tuple(NewSegment(kind, payload, (7,)) for kind in kinds)
-            return side.storage.save(Save(ref, checkpoint, new, metadata, epoch, expects))
+            answer = await side.storage.save(Save(ref, checkpoint, new, metadata, epoch, expects))
+            if isinstance(answer, Saved):
+                side.depths[ref.key, namespace, number] = fitting
+            return answer
 
         return call
 
@@ -158,7 +165,7 @@ class Script:
     def edit(self, ref, namespace, number):
         draw = self.draw
         kind, fails, payload, choice = draw.randrange(5), draw.random() < 0.1, draw.randbytes(4), draw.random()
-        other = draw.randrange(12)
+        other = (number + draw.randrange(1, 12)) % 12
 
         async def call(side: Side):
             victims = tuple(side.numbers[int(choice * len(side.numbers)) :][:3])
