@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import click
 
-from deltastore.embedded import EmbeddedServer, embedded_folder
 from deltastore.errors import InvalidConfigError
 from deltastore.postgres.failures import DRIVER_ERRORS, translate
 from deltastore.postgres.pool import PoolOptions, open_pool
@@ -49,8 +48,10 @@ def run_on(dsn: str | None, schema: str, call: Callable[[AnyConnection], Awaitab
 
 @asynccontextmanager
 async def _connected(dsn: str) -> AsyncIterator[AnyConnection]:
-    if (folder := embedded_folder(dsn)) is not None:
-        async with EmbeddedServer(folder) as server, _connected(server.dsn) as connection:
+    if dsn.partition(":")[0] == "embedded":
+        from deltastore.embedded import EmbeddedServer, embedded_folder  # noqa: PLC0415 - an extra
+
+        async with EmbeddedServer(embedded_folder(dsn)) as server, _connected(server.dsn) as connection:
             yield connection
         return
     pool = await open_pool(dsn, PoolOptions(min_size=1, max_size=1))

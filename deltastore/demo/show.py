@@ -21,7 +21,7 @@ from deltastore.demo.graph import GraphKind, build
 from deltastore.demo.savers import Place, SaverKind
 from deltastore.demo.screen import Result, Screen
 from deltastore.demo.worker import CONFIG, Job
-from deltastore.embedded import EmbeddedServer, embedded_folder
+from deltastore.embedded import DSN_PREFIX, EmbeddedServer, embedded_folder
 from deltastore.errors import DeltastoreError, StoredDataError
 
 LOADS = 5
@@ -74,8 +74,8 @@ def _database(dsn: str | None) -> Iterator[str]:
         temporary = tempfile.TemporaryDirectory(prefix="deltastore-demo-")
         with temporary as folder, EmbeddedServer(Path(folder) / "server") as server:
             yield server.dsn
-    elif (folder_given := embedded_folder(dsn)) is not None:
-        with EmbeddedServer(folder_given) as server:
+    elif dsn.partition(":")[0] == DSN_PREFIX:
+        with EmbeddedServer(embedded_folder(dsn)) as server:
             yield server.dsn
     else:
         yield dsn

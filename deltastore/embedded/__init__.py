@@ -14,10 +14,17 @@ system user `pgserver`, and parent folders get the right to be passed through (x
 
 Left out on purpose: TCP (the server listens on a Unix socket that only its owner can reach), Windows (no flock),
 upgrades between major versions (a folder stays with the version that made it).
+
+Importing this package without the extra raises `InvalidConfigError`, so import it only where a DSN asks for it.
 """
 
 from __future__ import annotations
 
-from deltastore.embedded.server import DSN_PREFIX, EmbeddedServer, embedded_folder
+from deltastore.embedded.programs import not_installed
+
+try:
+    from deltastore.embedded.server import DSN_PREFIX, EmbeddedServer, embedded_folder
+except ModuleNotFoundError as missing:
+    raise not_installed(missing) from missing
 
 __all__ = ["DSN_PREFIX", "EmbeddedServer", "embedded_folder"]

