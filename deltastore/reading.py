@@ -119,8 +119,10 @@ class Reader:
         state = chain.state(target)
         self.remember(chains, chain, [target])
         histories = dict(state.histories)
-        if any(channel in state.values for channel in channels):
-            histories |= await self._histories_behind_values(thread, chain, target, cipher)
+        valued = [channel for channel in channels if channel in state.values]
+        if valued:
+            behind = await self._histories_behind_values(thread, chain, target, cipher)
+            histories |= {channel: behind[channel] for channel in valued if channel in behind}
         wanted = {channel: histories[channel] for channel in channels if channel in histories}
         return await self._read_histories(thread, describe(thread, namespace, target), wanted, chain.segments, cipher)
 
@@ -254,18 +256,20 @@ class Reader:
     async def _histories_behind_values(
         self, thread: ThreadRef, chain: Chain, target: bytes, cipher: Cipher | None
     ) -> dict[str, History]:
-        """Histories of channels that have a value at the target: LangGraph's contract leaves that value out."""
+        """Histories of channels that have a value at the target: LangGraph's contract leaves that value out.
+
+        An anchor does not say which writes such a channel consumed, so there all writes of the parent count.
+        """
         row = chain.rows[target]
         if row.parent_id is None:
             return {}
         if row.depth > 0 and row.parent_id in chain.rows:
-            parent = chain.state(row.parent_id)
-            writes: Sequence[OpenSegment] = chain.writes.get(row.parent_id, ())
+            parent, writes = chain.state(row.parent_id), chain.consumed(target, chain.writes.get(row.parent_id, ()))
         else:
             found = await self.find(thread, row.namespace, row.parent_id, cipher)
             if found is None:
                 return {}
-            parent, writes = found.state, found.writes
+            parent, writes = found.state, chain.consumed(target, found.writes)
         return grow_histories(parent, {}, by_channel(effective(writes), self.options.ignored_channels))
 
     async def _read_histories(

@@ -21,7 +21,7 @@ stock savers count them for all children, which replays an abandoned branch's wr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -195,19 +195,28 @@ class Chain:
         if parent is None or row.parent_id is None:
             raise BrokenChainError(f"{self._at(row.checkpoint_id)} has a delta where an anchor is expected")
         try:
-            return apply_delta(parent, body, self._consumed(row, row.parent_id, body), self.ignored)
+            known = self.writes.get(row.parent_id, ())
+            return apply_delta(parent, body, self.consumed(row.checkpoint_id, known), self.ignored)
         except (IndexError, KeyError, TypeError, ValueError) as error:
             raise CorruptPayloadError(
                 f"{self._at(row.checkpoint_id)} does not fit its parent", detail=repr(error)
             ) from error
 
-    def _consumed(self, row: CheckpointRow, parent_id: bytes, body: Delta) -> list[OpenSegment]:
+    def consumed(self, checkpoint_id: bytes, writes: Sequence[OpenSegment]) -> Sequence[OpenSegment]:
+        """Those of the parent's write segments that a checkpoint was made with; all of them for an anchor.
+
+        Raises:
+            BrokenChainError: One of them is missing.
+        """
+        body = self.payload(checkpoint_id).body
+        if isinstance(body, Anchor):
+            return writes
         wanted = set(body.consumed)
-        found = [segment for segment in self.writes.get(parent_id, []) if segment.segment_id in wanted]
+        found = [segment for segment in writes if segment.segment_id in wanted]
         if len(found) != len(wanted):
             missing = sorted(wanted - {segment.segment_id for segment in found})
             raise BrokenChainError(
-                f"{self._at(row.checkpoint_id)} cannot be rebuilt: it was made with writes that are missing",
+                f"{self._at(checkpoint_id)} cannot be rebuilt: it was made with writes that are missing",
                 detail=f"missing segments {missing}",
             )
         return found

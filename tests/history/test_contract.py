@@ -206,6 +206,23 @@ def test_a_fork_does_not_replay_what_the_other_branch_wrote(saver: DeltaSaver, f
     assert sorted(puts.history(second, "a")[1]) == ["A1", "A1 again"]
 
 
+@pytest.mark.parametrize("steps", range(4))
+def test_what_else_is_asked_for_does_not_change_a_history(saver: DeltaSaver, steps: int):
+    """A channel with a value and one without, asked for together, at deltas and at anchors; a later child adds writes."""
+    puts = Puts(saver)
+    parent = puts.put(None, {"a": ["seed"], "b": ["old"]})
+    for number in range(steps):
+        parent = puts.step(parent, "a", number)
+    puts.write(parent, [("a", "mine"), ("b", "too")], task="1")
+    child = puts.put(parent, {"a": NOTHING, "b": _DeltaSnapshot(["value"])})
+    puts.write(parent, [("a", "late")], task="2")
+    puts.put(parent, {"a": NOTHING})
+    alone = {**puts.exact_history(child, "a"), **puts.exact_history(child, "b")}
+    assert puts.history(child, "a") == (["seed"], [*range(steps), "mine"])
+    assert puts.history(child, "b") == (["old"], ["too"])
+    assert puts.exact_history(child, "a", "b") == alone
+
+
 def test_repeated_writes_of_a_task_count_once(saver: DeltaSaver, forget: Callable[[], None]):
     puts = Puts(saver)
     root = puts.put(None, {})
