@@ -23,6 +23,7 @@ from deltastore.core.writes import OpenSegment
 STATES_PER_THREAD = 16
 WRITES_PER_THREAD = 1024
 """Checkpoints whose writes are remembered: a fast graph runs far ahead of its saves with durability "async"."""
+JUST_LOADED_PER_THREAD = 64
 INDEX_ENTRY_BYTES = 200
 """About what one item costs in the index: two dict entries, a digest and an integer."""
 
@@ -33,13 +34,17 @@ NodeKey = tuple[str, bytes]
 
 @dataclass(slots=True)
 class CachedThread:
-    """What is remembered of one thread at one epoch."""
+    """What is remembered of one thread at one epoch.
+
+    `just_loaded` has states of checkpoints loaded a moment ago: LangGraph asks for their histories next, once.
+    """
 
     epoch: int
     states: OrderedDict[NodeKey, State] = field(default_factory=OrderedDict)
     writes: OrderedDict[NodeKey, list[OpenSegment]] = field(default_factory=OrderedDict)
     segments: dict[int, OpenSegment] = field(default_factory=dict)
     metadata_ids: set[int] = field(default_factory=set)
+    just_loaded: OrderedDict[NodeKey, State] = field(default_factory=OrderedDict)
     items_bytes: int = 0
     _marks: dict[int, bytes] = field(default_factory=dict)
     _places: dict[bytes, int] = field(default_factory=dict)
@@ -56,6 +61,12 @@ class CachedThread:
         self.states.move_to_end(key)
         while len(self.states) > STATES_PER_THREAD:
             self.states.popitem(last=False)
+
+    def remember_loaded(self, key: NodeKey, state: State) -> None:
+        """Keeps a state until its history is asked for."""
+        self.just_loaded[key] = state
+        while len(self.just_loaded) > JUST_LOADED_PER_THREAD:
+            self.just_loaded.popitem(last=False)
 
     def states_of(self, namespace: str) -> dict[bytes, State]:
         """The states of a namespace by ordered checkpoint key."""

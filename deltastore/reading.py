@@ -9,7 +9,7 @@ DeltaChannel, which LangGraph asks for right after a load, needs no statement at
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -33,8 +33,6 @@ from deltastore.loaded import MISSING_HINT, ChannelHistory, Found, ItemReader, L
 from deltastore.options import EngineOptions
 from deltastore.storage import Storage
 
-JUST_LOADED_MAX = 64
-
 Wanted = Callable[[list[Any], bytes], bool]
 
 
@@ -45,8 +43,6 @@ class Reader:
     storage: Storage
     cache: Cache
     options: EngineOptions
-    just_loaded: dict[tuple[bytes, str, bytes], State] = field(default_factory=dict)
-    """States of checkpoints that were loaded a moment ago: LangGraph asks for their histories next, once."""
 
     async def load(
         self, thread: ThreadRef, namespace: str, checkpoint_id: bytes | None, cipher: Cipher | None
@@ -61,9 +57,8 @@ class Reader:
         if chains is None or not chains.targets:
             return None
         loaded = (await self._load_targets(chains, chain, cipher))[0]
-        self.just_loaded[thread.key, namespace, loaded.checkpoint_id] = loaded.state
-        while len(self.just_loaded) > JUST_LOADED_MAX:
-            del self.just_loaded[next(iter(self.just_loaded))]
+        if loaded.items.cached is not None:
+            loaded.items.cached.remember_loaded((namespace, loaded.checkpoint_id), loaded.state)
         return loaded
 
     async def listing(
@@ -106,11 +101,9 @@ class Reader:
             StoredDataError: A part of it is missing or cannot be read.
         """
         if checkpoint_id is not None:
-            state = self.just_loaded.pop((thread.key, namespace, checkpoint_id), None)
-            if state is not None and not any(channel in state.values for channel in channels):
-                histories = {channel: state.histories[channel] for channel in channels if channel in state.histories}
-                where = describe(thread, namespace, checkpoint_id)
-                return await self._read_histories(thread, where, histories, {}, cipher)
+            found = await self._history_just_loaded(thread, namespace, checkpoint_id, channels, cipher)
+            if found is not None:
+                return found
         ids = None if checkpoint_id is None else [checkpoint_id]
         chains, chain = await self._chains(thread, namespace, ids, cipher)
         if chains is None or not chains.targets:
@@ -252,6 +245,20 @@ class Reader:
                 )
             )
         return loaded
+
+    async def _history_just_loaded(
+        self, thread: ThreadRef, namespace: str, checkpoint_id: bytes, channels: Sequence[str], cipher: Cipher | None
+    ) -> dict[str, ChannelHistory] | None:
+        """Histories from a state that was loaded a moment ago; None if there is none, or others deleted it since."""
+        cached = self.cache.get(thread.key)
+        state = None if cached is None else cached.just_loaded.pop((namespace, checkpoint_id), None)
+        if state is None or any(channel in state.values for channel in channels):
+            return None
+        histories = {channel: state.histories[channel] for channel in channels if channel in state.histories}
+        try:
+            return await self._read_histories(thread, describe(thread, namespace, checkpoint_id), histories, {}, cipher)
+        except BrokenChainError:
+            return None
 
     async def _histories_behind_values(
         self, thread: ThreadRef, chain: Chain, target: bytes, cipher: Cipher | None

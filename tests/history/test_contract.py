@@ -14,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deltastore import DeltaSaver
+from deltastore.engine import Engine
 from tests.support.exact import exact_history
 from tests.support.puts import NOTHING, Puts, uuid_of
 
@@ -208,7 +209,7 @@ def test_a_fork_does_not_replay_what_the_other_branch_wrote(saver: DeltaSaver, f
 
 @pytest.mark.parametrize("steps", range(4))
 def test_what_else_is_asked_for_does_not_change_a_history(saver: DeltaSaver, steps: int):
-    """A channel with a value and one without, asked for together, at deltas and at anchors; a later child adds writes."""
+    """A channel with a value and one without, asked for together, at deltas and at anchors."""
     puts = Puts(saver)
     parent = puts.put(None, {"a": ["seed"], "b": ["old"]})
     for number in range(steps):
@@ -330,6 +331,27 @@ def test_a_channel_that_becomes_a_delta_channel_and_an_ordinary_one_again(
         assert puts.exact_history(uuid_of(number), "a") == stock.exact_history(uuid_of(number), "a"), number
     assert puts.history(head, "a") == ([1, 2, 3, 4, 5, 6, 7, 8], [[9]])
     assert puts.values(plain) == {"a": [1, 2, 3, 4, 5, 6, 7]}
+
+
+@pytest.mark.parametrize("deletion", ["delete_thread", "prune", "delete_for_runs"])
+@pytest.mark.parametrize("by_another", [False, True], ids=["here", "elsewhere"])
+def test_a_checkpoint_that_was_deleted_after_it_was_loaded_has_no_history(
+    saver: DeltaSaver, deletion: str, by_another: bool, forget: Callable[[], None]
+):
+    puts = Puts(saver)
+    head = puts.step(puts.put(None, {"a": _DeltaSnapshot(["seed" * 100])}), "a", "one" * 400)
+    deleted = puts.step(head, "a", "two" * 400, metadata={"run_id": "r"})
+    puts.step(deleted, "a", "three" * 400)
+    puts.found(deleted)
+    other = DeltaSaver.in_memory()
+    engine = saver._bridge.engine
+    other._bridge.adopt(Engine(engine.storage, engine.options), saver._bridge._home)  # type: ignore[arg-type]
+    given = {"delete_thread": "t", "prune": ["t"], "delete_for_runs": ["r"]}[deletion]
+    getattr(other if by_another else saver, deletion)(given)
+    if by_another:
+        found = puts.history(deleted, "a")
+        assert found in [(NOTHING, []), (_DeltaSnapshot(["seed" * 100]), ["one" * 400, "two" * 400])]
+    assert puts.history(deleted, "a") == (NOTHING, [])
 
 
 def test_a_history_is_answered_in_two_statements_however_long_it_is(monkeypatch: pytest.MonkeyPatch):
