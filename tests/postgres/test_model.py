@@ -98,7 +98,8 @@ class Script:
         parent = draw.choice([None, *(draw.randrange(12) for _ in range(4))])
         kinds = [draw.choice((SegmentKind.VALUES, SegmentKind.PAGES)) for _ in range(draw.randrange(3))]
         document = draw.choice([None, *range(len(DOCUMENTS))])
-        at_epoch, older, expects = draw.choice([None, None, None, -1, -2]), draw.random(), draw.choice([None, None, None, 0, 1])
+        at_epoch, expects = draw.choice([None, None, None, -1, -2]), draw.choice([None, None, None, 0, 1])
+        older = draw.random()
         orphaned, payload = draw.random() < 0.1, draw.randbytes(4)
         depth = draw.choice([0, None, None, None, None, 1])
 
