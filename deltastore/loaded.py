@@ -58,6 +58,11 @@ class ItemReader:
         except (KeyError, IndexError) as error:
             raise self._missing(places, error) from error
 
+    def need(self, pieces: PieceList) -> None:
+        """Raises `BrokenChainError` if a segment of a piece list is not there."""
+        if not pieces.segment_ids() <= self.segments.keys():
+            raise self._missing(pieces, KeyError())
+
     def _missing(self, pieces: PieceList, error: Exception) -> BrokenChainError:
         missing = sorted(each for each in pieces.segment_ids() if each not in self.segments)
         detail = f"missing segments {missing}" if missing else f"a segment is too short: {error!r}"

@@ -199,9 +199,11 @@ class Maintenance:
         updates = [
             self._anchored(structure, head, replace(head, orphaned=head.parent_id is not None), cipher)
             for head in heads
+            if not _is_pruned(head)
         ]
-        kept = {update.row.key: update.row for update, _ in updates}
-        needed = {update.row.key: drafted_references(drafted) for update, drafted in updates}
+        kept = {head.key: head for head in heads} | {update.row.key: update.row for update, _ in updates}
+        needed = structure.needs(head.key for head in heads if _is_pruned(head))
+        needed |= {update.row.key: drafted_references(drafted) for update, drafted in updates}
         marked = {row.key: kept.get(row.key, replace(row, hidden=True)) for row in rows.checkpoints}
         swept = sweep(marked, needed, rows.segments, (metadata_id for metadata_id, _ in rows.metadata))
         return ThreadChanges(
@@ -242,6 +244,11 @@ class Maintenance:
                     updates.append(RowUpdate(replace(renumbered, payload=payload)))
                     waiting.append(child)
         return updates
+
+
+def _is_pruned(head: CheckpointRow) -> bool:
+    """Whether an earlier prune left it as it is: doing so again would only make running saves start anew."""
+    return head.depth == 0 and head.orphaned == (head.parent_id is not None)
 
 
 def drafted_references(drafted: Draft) -> set[int]:

@@ -4,6 +4,9 @@ A load takes two statements at most: the chain with everything that was written 
 the chain's anchor refers to, without those that the cache holds. A chain is read no further back than to a state that
 the cache has. All that is read is kept there, so the save that follows a load finds its parent, and the history of a
 DeltaChannel, which LangGraph asks for right after a load, needs no statement at all.
+
+Each statement sees the thread as of one moment. Where the second one lacks what the first one promised, another process
+removed it in between, or rows are lost: so everything is read again, and what is missing then is an error.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ from deltastore.loaded import MISSING_HINT, ChannelHistory, Found, ItemReader, L
 from deltastore.options import EngineOptions
 from deltastore.storage import Storage
 
+READ_ATTEMPTS = 4
+
 Wanted = Callable[[list[Any], bytes], bool]
 
 
@@ -52,11 +57,10 @@ class Reader:
         Raises:
             StoredDataError: It is there but cannot be rebuilt exactly.
         """
-        ids = None if checkpoint_id is None else [checkpoint_id]
-        chains, chain = await self._chains(thread, namespace, ids, cipher)
-        if chains is None or not chains.targets:
+        found = await self._targets(thread, namespace, None if checkpoint_id is None else [checkpoint_id], cipher)
+        if not found:
             return None
-        loaded = (await self._load_targets(chains, chain, cipher))[0]
+        [loaded] = found
         if loaded.items.cached is not None:
             loaded.items.cached.remember_loaded((namespace, loaded.checkpoint_id), loaded.state)
         return loaded
@@ -78,10 +82,8 @@ class Reader:
             entries = await self.storage.list_checkpoints(query)
             matching = [entry for entry in entries if wanted is None or wanted(*self.metadata(entry, cipher))][:left]
             for thread, namespace, ids in _runs(matching):
-                chains, chain = await self._chains(thread, namespace, ids, cipher)
-                if chains is not None:
-                    for loaded in await self._load_targets(chains, chain, cipher):
-                        yield loaded
+                for loaded in await self._targets(thread, namespace, ids, cipher):
+                    yield loaded
             left = None if left is None else left - len(matching)
             if len(entries) < query.limit:
                 return
@@ -100,6 +102,21 @@ class Reader:
         Raises:
             StoredDataError: A part of it is missing or cannot be read.
         """
+        for _ in range(READ_ATTEMPTS - 1):
+            try:
+                return await self._history(thread, namespace, checkpoint_id, channels, cipher)
+            except BrokenChainError:
+                self.cache.forget(thread.key)
+        return await self._history(thread, namespace, checkpoint_id, channels, cipher)
+
+    async def _history(
+        self,
+        thread: ThreadRef,
+        namespace: str,
+        checkpoint_id: bytes | None,
+        channels: Sequence[str],
+        cipher: Cipher | None,
+    ) -> dict[str, ChannelHistory]:
         if checkpoint_id is not None:
             found = await self._history_just_loaded(thread, namespace, checkpoint_id, channels, cipher)
             if found is not None:
@@ -208,7 +225,23 @@ class Reader:
         """Both parts of a listed checkpoint's metadata."""
         return self._volatile(entry.thread, entry.row, cipher), self._shared(entry.thread, entry.metadata, cipher)
 
-    async def _load_targets(self, chains: Chains, chain: Chain, cipher: Cipher | None) -> list[Loaded]:
+    async def _targets(
+        self, thread: ThreadRef, namespace: str, ids: Sequence[bytes] | None, cipher: Cipher | None
+    ) -> list[Loaded]:
+        """Those of the checkpoints that are there. An item that is missing is an error when it is read."""
+        loaded: list[Loaded] = []
+        for _ in range(READ_ATTEMPTS):
+            chains, chain = await self._chains(thread, namespace, ids, cipher)
+            if chains is None or not chains.targets:
+                return []
+            loaded, is_whole = await self._load_targets(chains, chain, cipher)
+            if is_whole:
+                break
+            self.cache.forget(thread.key)
+        return loaded
+
+    async def _load_targets(self, chains: Chains, chain: Chain, cipher: Cipher | None) -> tuple[list[Loaded], bool]:
+        """The targets, and whether all that they need was found."""
         namespace = chain.namespace
         states = {target: chain.state(target) for target in chains.targets}
         cached = self.remember(chains, chain, chains.targets)
@@ -244,21 +277,18 @@ class Reader:
                     ItemReader(where, segments, cached),
                 )
             )
-        return loaded
+        return loaded, wanted <= segments.keys()
 
     async def _history_just_loaded(
         self, thread: ThreadRef, namespace: str, checkpoint_id: bytes, channels: Sequence[str], cipher: Cipher | None
     ) -> dict[str, ChannelHistory] | None:
-        """Histories from a state that was loaded a moment ago; None if there is none, or others deleted it since."""
+        """Histories from a state that was loaded a moment ago; None if there is none."""
         cached = self.cache.get(thread.key)
         state = None if cached is None else cached.just_loaded.pop((namespace, checkpoint_id), None)
         if state is None or any(channel in state.values for channel in channels):
             return None
         histories = {channel: state.histories[channel] for channel in channels if channel in state.histories}
-        try:
-            return await self._read_histories(thread, describe(thread, namespace, checkpoint_id), histories, {}, cipher)
-        except BrokenChainError:
-            return None
+        return await self._read_histories(thread, describe(thread, namespace, checkpoint_id), histories, {}, cipher)
 
     async def _histories_behind_values(
         self, thread: ThreadRef, chain: Chain, target: bytes, cipher: Cipher | None
@@ -287,14 +317,18 @@ class Reader:
         opened: Mapping[int, OpenSegment],
         cipher: Cipher | None,
     ) -> dict[str, ChannelHistory]:
-        """Opens everything that histories need. Writes that repeat stored items may need one more statement."""
+        """Opens everything that histories need, with the stored items that their writes repeat."""
         cached = self.cache.get(thread.key)
-        segments = await self.open(thread, history_segment_ids(histories.values()), opened, cipher, cached)
-        reader = ItemReader(where, segments)
+        remembered = {} if cached is None else cached.segments
+        wanted = history_segment_ids(histories.values())
+        known = [segment for one in wanted if (segment := opened.get(one) or remembered.get(one)) is not None]
+        repeated = [each.pieces.segment_ids() for segment in known for each in segment.writes]
+        reader = ItemReader(where, await self.open(thread, wanted.union(*repeated), opened, cipher, cached))
         writes = {channel: reader.writes(history.writes) for channel, history in histories.items()}
-        repeated = set().union(*(each.write.pieces.segment_ids() for found in writes.values() for each in found))
-        if not repeated <= segments.keys():
-            reader = ItemReader(where, await self.open(thread, repeated, segments, cipher, cached))
+        for channel, history in histories.items():
+            seed = [] if history.seed is None else [history.seed.pieces]
+            for pieces in (*seed, *(each.write.pieces for each in writes[channel])):
+                reader.need(pieces)
         self.cache.trim()
         return {
             channel: ChannelHistory(history.seed, writes[channel], reader) for channel, history in histories.items()

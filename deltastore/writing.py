@@ -3,7 +3,8 @@
 A save takes one statement. It builds on the parent's state, which is in the cache when this process loaded or saved
 the parent, else it is loaded first. The statement is refused when the thread's epoch moved on (something was removed)
 or when the parent has other writes than were thought: then the cache is wrong, the parent is loaded again and the save
-is drafted anew. A parent that is gone makes the save an anchor from what the caller gave.
+is drafted anew. A parent that is gone makes the save an anchor from what the caller gave; but if something that only
+the parent had would be missing in it, the save is refused: a run would go on with less than it thinks it has.
 
 Writes of a super-step and the checkpoint that consumes them often arrive together. A save first waits for writes to
 its parent that are under way in this process, so that it can refer to their items instead of storing them again.
@@ -31,6 +32,7 @@ from deltastore.core.draft import (
 )
 from deltastore.core.frame import Cipher
 from deltastore.core.header import same
+from deltastore.core.identifiers import unpack_checkpoint_id
 from deltastore.core.model import MetadataRow, Refusal, Save, Saved, SaveWrites, ThreadRef
 from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_writes
 from deltastore.core.state import History, State, Value
@@ -60,6 +62,8 @@ class Basis:
     writes: Sequence[OpenSegment]
     foreign: Mapping[str, Value | History | None]
     cached: CachedThread | None
+    is_whole: bool = True
+    """Whether all items were found that the save is compared with. Some may have been removed a moment ago."""
 
     def known(self, mark: bytes) -> int | None:
         """Where the item with this digest is stored, if that is known."""
@@ -95,10 +99,12 @@ class Writer:
         if put.parent_id is not None:
             await self._settle((thread.key, put.namespace, put.parent_id))
         metadata = seal_metadata(put, cipher)
-        for _ in range(ATTEMPTS):
-            outcome = await self._attempt(thread, put, metadata, cipher)
-            if outcome is not Refusal.STALE:
-                return outcome
+        for attempt in range(1, ATTEMPTS + 1):
+            basis = await self.basis(thread, put, cipher)
+            if basis.is_whole or attempt == ATTEMPTS:
+                outcome = await self._attempt(thread, put, basis, metadata, cipher)
+                if outcome is not Refusal.STALE:
+                    return outcome
             self.cache.forget(thread.key)
         raise _always_changed(thread, put.namespace, put.checkpoint_id)
 
@@ -124,10 +130,11 @@ class Writer:
         found = await self._parent(thread, put, cipher)
         if found is None:
             foreign, cached = await self._foreign(thread, put, EMPTY, cipher)
+            _refuse_loss(thread, put, foreign)
             return Basis(None, (), foreign, cached)
-        await self._learn_bases(thread, put, found, cipher)
+        is_whole = await self._learn_bases(thread, put, found, cipher)
         foreign, _ = await self._foreign(thread, put, found.state, cipher)
-        return Basis(found.state, found.writes, foreign, found.cached)
+        return Basis(found.state, found.writes, foreign, found.cached, is_whole)
 
     def draft(self, put: Put, basis: Basis, *, always_anchor: bool = False) -> Draft:
         """Drafts the save from its basis; an anchor whenever the policy, or the caller, wants one."""
@@ -143,9 +150,8 @@ class Writer:
         )
 
     async def _attempt(
-        self, thread: ThreadRef, put: Put, metadata: MetadataRow, cipher: Cipher | None
+        self, thread: ThreadRef, put: Put, basis: Basis, metadata: MetadataRow, cipher: Cipher | None
     ) -> Refusal | None:
-        basis = await self.basis(thread, put, cipher)
         drafted = self.draft(put, basis)
         large = sum(map(len, drafted.items)) > OFF_LOOP_BYTES
         row, segments = await _run(large, seal_checkpoint, put, drafted, metadata.metadata_id, cipher)
@@ -176,8 +182,8 @@ class Writer:
             return Found(cached.states[key], cached.writes.get(key, ()), cached)
         return await self.reader.find(thread, put.namespace, put.parent_id, cipher)
 
-    async def _learn_bases(self, thread: ThreadRef, put: Put, found: Found, cipher: Cipher | None) -> None:
-        """Makes sure that the digests of everything that the put is compared with are known."""
+    async def _learn_bases(self, thread: ThreadRef, put: Put, found: Found, cipher: Cipher | None) -> bool:
+        """Learns the digests of everything that the put is compared with; whether all of it is there."""
         wanted: set[int] = set()
         for channel in put.values:
             history = found.state.histories.get(channel)
@@ -185,8 +191,10 @@ class Writer:
             if value is not None and value.marks is None:
                 wanted |= value.pieces.segment_ids()
         missing = [segment_id for segment_id in wanted if not found.cached.knows(segment_id)]
-        if missing:
-            await self.reader.open(thread, missing, {}, cipher, found.cached)
+        if not missing:
+            return True
+        opened = await self.reader.open(thread, missing, {}, cipher, found.cached)
+        return opened.keys() >= set(missing)
 
     async def _foreign(
         self, thread: ThreadRef, put: Put, parent: State, cipher: Cipher | None
@@ -245,6 +253,18 @@ async def _run(in_thread: bool, function: Callable[P, T], *args: P.args, **kwarg
 
 def _nothing(_: bytes) -> None:
     """Nothing is known of the thread."""
+
+
+def _refuse_loss(thread: ThreadRef, put: Put, foreign: Mapping[str, Value | History | None]) -> None:
+    """Raises if the caller counts on something of its parent, and that is not there."""
+    lost = sorted(channel for channel in put.inherited if foreign.get(channel) is None)
+    if put.parent_id is not None and lost:
+        raise BrokenChainError(
+            f"{describe(thread, put.namespace, put.checkpoint_id)} was not saved: the checkpoint that it builds on"
+            f" ({unpack_checkpoint_id(put.parent_id)!r}) was deleted meanwhile, or never stored",
+            detail=f"what only that one had: channels {lost}",
+            hint="start the run again, from a checkpoint that is there or from its input",
+        )
 
 
 def _always_changed(thread: ThreadRef, namespace: str, checkpoint_id: bytes) -> DatabaseUnavailableError:

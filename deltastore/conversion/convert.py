@@ -107,8 +107,16 @@ def put_of(
         volatile,
         codec.encode_item(shared, f"{where}: metadata"),
         metadatas.searchable(shared),
+        _inherited(checkpoint, new_versions, metadatas.delta_channels(volatile)),
     )
     return thread, put
+
+
+def _inherited(checkpoint: Checkpoint, new: Collection[str], delta_channels: frozenset[str]) -> frozenset[str]:
+    values, versions = checkpoint.get("channel_values") or {}, checkpoint["channel_versions"]
+    kept = {channel for channel in values if channel not in new}
+    grown = {channel for channel in delta_channels if channel not in values}
+    return frozenset(kept | grown) & versions.keys()
 
 
 def header_of(codec: Codec, checkpoint: Mapping[str, Any], where: str) -> Header:

@@ -52,6 +52,7 @@ class Put:
         volatile: The changing part of the metadata.
         shared: The shared part of the metadata as one encoded item.
         document: The searchable form of the shared part.
+        inherited: Channels that the caller says have something, which is not given here but taken from the parent.
     """
 
     namespace: str
@@ -63,6 +64,7 @@ class Put:
     volatile: list[Any]
     shared: bytes
     document: str
+    inherited: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)

@@ -38,6 +38,12 @@ def split(metadata: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     return volatile, shared
 
 
+def delta_channels(volatile: list[Any]) -> frozenset[str]:
+    """DeltaChannels that grew since their last snapshot, as LangGraph counts in the metadata."""
+    counters = [*volatile, None, None, None][2]
+    return frozenset(counters or ())
+
+
 def join(volatile: list[Any], shared: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `split`."""
     source, step, counters = [*volatile, None, None, None][:3]

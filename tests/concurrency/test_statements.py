@@ -78,6 +78,26 @@ async def assert_loads_in_two(counter: Counter, step: Step) -> None:
     assert await counter.count() <= 2
 
 
+async def test_a_history_of_writes_that_repeat_stored_items(counter: Counter) -> None:
+    """The repeated texts are kept where they were written first, before the last anchor and by another channel."""
+    saver = await counter.new_saver()
+    texts = [f"a text that is long enough to be referred to, number {number}" * 3 for number in range(10)]
+    config: Any = config_of("repeats")
+    versions: dict[str, Any] = {}
+    for number in range(120):
+        channel = "first" if number < 20 else "second"
+        if number:
+            await saver.aput_writes(config, [(channel, texts[number % 10])], f"task {number}")
+        new = {channel: saver.get_next_version(versions.get(channel), None)}
+        versions = {**versions, **new}
+        checkpoint: Any = {"v": 4, "id": f"{number:08}", "ts": "", "channel_values": {}, "channel_versions": versions}
+        config = await saver.aput(config, checkpoint, {"step": number}, new)
+    saver = await counter.new_saver()
+    history = await saver.aget_delta_channel_history(config=config, channels=["second"])
+    assert await counter.count() <= 2
+    assert [value for _, _, value in history["second"]["writes"]] == [texts[number % 10] for number in range(20, 120)]
+
+
 class Plain(TypedDict):
     count: int
     words: Annotated[list[str], operator.add]

@@ -6,8 +6,9 @@ two steps only, and `log` is a DeltaChannel without snapshots: it has writes and
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,7 +70,12 @@ class Story:
     """
 
     def __init__(
-        self, saver: BaseCheckpointSaver[Any], thread_id: str = "story", *, seed: int = 0, words_max: int = 60
+        self,
+        saver: BaseCheckpointSaver[Any],
+        thread_id: str = "story",
+        *,
+        seed: int = 0,
+        words_max: int = 60,
     ) -> None:
         self.saver = saver
         self.thread_id = thread_id
@@ -124,7 +130,8 @@ class Story:
             "versions_seen": {"node": versions},
             "updated_channels": sorted(new),
         }
-        metadata = {"source": "loop", "step": number, "parents": {}, **more}
+        counters = {"log": [number, number]} if number else {}
+        metadata = {"source": "loop", "step": number, "parents": {}, "counters_since_delta_snapshot": counters, **more}
         at = config_of(self.thread_id) if parent is None else parent.config
         stored = await self.saver.aput(at, checkpoint, metadata, new)  # type: ignore[arg-type]
         step = Step(stored, checkpoint, metadata, parent, tuple(log))
@@ -133,6 +140,13 @@ class Story:
 
     def _word(self) -> str:
         return "".join(self._random.choices("abcdefghij klmnop ", k=self._random.randint(1, self._words_max)))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Lets the other tasks of the loop run until the condition holds."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - the condition is about objects that know no events
+            await asyncio.sleep(0)
 
 
 async def assert_reads_as(saver: BaseCheckpointSaver[Any], step: Step) -> None:
