@@ -15,7 +15,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from deltastore.conversion.convert import IGNORED_CHANNELS, codec_of
 from deltastore.core.codec import Codec
-from deltastore.embedded import EmbeddedServer, embedded_folder
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
 from deltastore.importer.estimate import estimate
@@ -101,8 +100,10 @@ async def open_engine(
 ) -> AsyncIterator[Engine]:
     """An engine over a target. Raises as `migrate`."""
     async with AsyncExitStack() as stack:
-        if (folder := embedded_folder(dsn)) is not None:
-            dsn = (await stack.enter_async_context(EmbeddedServer(folder))).dsn
+        if dsn.partition(":")[0] == "embedded":
+            from deltastore.embedded import EmbeddedServer, embedded_folder  # noqa: PLC0415 - an extra
+
+            dsn = (await stack.enter_async_context(EmbeddedServer(embedded_folder(dsn)))).dsn
         pool_options = PoolOptions(max_size=connections, command_timeout_seconds=None)
         storage = await PostgresStorage.open(dsn, schema, pool_options)
         stack.push_async_callback(storage.close)

@@ -14,7 +14,7 @@ A thread that cannot be read exactly is reported and skipped. What ends a run is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -23,11 +23,17 @@ from deltastore.core.codec import Codec
 from deltastore.core.frame import Cipher
 from deltastore.core.model import CheckpointRow, NewRows, ThreadRef
 from deltastore.engine import Engine
-from deltastore.errors import DatabaseError, InvalidConfigError, StoredDataError
+from deltastore.errors import (
+    DatabaseError,
+    DatabaseUnavailableError,
+    InvalidConfigError,
+    SchemaVersionError,
+    StoredDataError,
+)
 from deltastore.importer.builder import Numbers, TakeNumbers, ThreadBuilder
 from deltastore.importer.existing import Standing, heads, standing
 from deltastore.importer.report import Outcome, Report, Status
-from deltastore.importer.source import Node, OpenThread, SkipThread, Source
+from deltastore.importer.source import Node, OpenThread, SkipThread, Source, ThreadShape
 from deltastore.importer.tree import Ancestors, order_of
 from deltastore.importer.verify import Verifier, Verify, chosen
 
@@ -136,14 +142,19 @@ class Migration:
             self.progress(outcome)
 
     async def move(self, thread_id: str) -> Outcome:
-        """Moves one thread. Raises `DatabaseError`; everything else that happens is the outcome."""
+        """Moves one thread. Raises what would end every thread alike; everything else that happens is the outcome.
+
+        Raises:
+            DatabaseUnavailableError: One of the databases is away.
+            SchemaVersionError: The target's schema is of another version.
+        """
         try:
             thread = validate.thread(thread_id)
             if not self.options.since_last and await self._is_there(thread):
                 return Outcome(thread_id, Status.PRESENT)
             async with self.source.open(thread_id) as opened:
                 return await self._move(thread, opened)
-        except DatabaseError:
+        except (DatabaseUnavailableError, SchemaVersionError):
             raise
         except SkipThread as reason:
             return Outcome(thread_id, Status.FAILED, str(reason))
@@ -184,8 +195,7 @@ class Migration:
         try:
             await self.verifier.verify(thread, opened, compared, is_cut_off=self.options.latest_only)
         except (SkipThread, StoredDataError) as error:
-            await self.target.engine.maintenance.delete_thread(thread.key)
-            raise SkipThread(f"verification failed, the target's copy was removed: {error}") from error
+            raise await self._failed(thread, shape, wanted, error) from error
         self.target.engine.cache.forget(thread.key)
         return replace(
             outcome,
@@ -194,6 +204,19 @@ class Migration:
             target_bytes=landing.builder.payload_bytes,
             notes=tuple(landing.notes),
         )
+
+    async def _failed(
+        self, thread: ThreadRef, shape: ThreadShape, wanted: Mapping[tuple[str, str], Node], error: Exception
+    ) -> SkipThread:
+        """Removes a thread whose copy is wrong, unless it went on in the target since it landed."""
+        async with self.target.engine.storage.edit(thread.key) as edit:
+            rows = await edit.rows()
+            if rows is not None:
+                found, reason = await standing(edit, rows, shape, wanted, self.target.cipher)
+                if found is Standing.DIVERGED:
+                    return SkipThread(f"it went on in the target while it was compared ({reason}): {error}")
+        await self.target.engine.maintenance.delete_thread(thread.key)
+        return SkipThread(f"verification failed, the target's copy was removed: {error}")
 
 
 class Landing:

