@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +30,20 @@ from tests.support.servers import (
 )
 
 
+FOLDER = "DELTASTORE_TEST_FOLDER"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A folder of the run's own for servers, which all workers inherit.
+
+    Not pytest's: each new session of root's shuts other users out of that one, and servers run as another user.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        os.environ[FOLDER] = tempfile.mkdtemp(prefix="deltastore-tests-")
+        Path(os.environ[FOLDER]).chmod(0o755)
+        config.add_cleanup(lambda: shutil.rmtree(os.environ[FOLDER], ignore_errors=True))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _clean_environment() -> Iterator[None]:
     """Variables of the user's shell must not steer a connection or a command."""
@@ -44,7 +60,7 @@ def postgres_major() -> str:
 
 
 @pytest.fixture(scope="session")
-def server_dsn(postgres_major: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server_dsn(postgres_major: str) -> Iterator[str]:
     """The DSN of a server whose data may be lost, shared by all workers of the run."""
     if dsn := os.environ.get("DELTASTORE_TEST_DSN"):
         yield dsn
@@ -52,9 +68,8 @@ def server_dsn(postgres_major: str, tmp_path_factory: pytest.TempPathFactory) ->
         with container(postgres_major) as dsn:
             yield dsn
     else:
-        folder = tmp_path_factory.getbasetemp()
-        shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-        with EmbeddedServer(shared / "server", programs=programs_of(postgres_major), settings=SPEED) as server:
+        folder = Path(os.environ[FOLDER]) / "shared"
+        with EmbeddedServer(folder, programs=programs_of(postgres_major), settings=SPEED) as server:
             yield server.dsn
 
 
@@ -95,7 +110,8 @@ def empty_database_dsn(server_dsn: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def durable_server(tmp_path: Path, postgres_major: str) -> Iterator[DurableServer]:
+def durable_server(postgres_major: str) -> Iterator[DurableServer]:
     """A started server of the test's own with PostgreSQL's default durability: `.dsn`, `.kill()`, `.start()` again."""
-    with DurableServer(tmp_path / "durable", programs=programs_of(postgres_major)) as server:
+    folder = Path(tempfile.mkdtemp(prefix="durable-", dir=os.environ[FOLDER]))
+    with DurableServer(folder / "server", programs=programs_of(postgres_major)) as server:
         yield server
