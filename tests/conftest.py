@@ -29,7 +29,6 @@ from tests.support.servers import (
     with_database,
 )
 
-
 FOLDER = "DELTASTORE_TEST_FOLDER"
 
 
