@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import json
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -79,6 +80,7 @@ def migrate(context: click.Context, /, source: str, target: str, as_json: bool, 
                 dry_run=given["dry_run"],
                 progress=bar.done,
                 started=bar.started,
+                advance=bar.read,
                 **shared,
             )
             report = asyncio.run(call)
@@ -91,6 +93,8 @@ class _Bar:
 
     def __init__(self, *, quiet: bool) -> None:
         self._report = Report()
+        self._read_bytes = 0
+        self._started = time.monotonic()
         self._progress = Progress(
             TextColumn("threads"),
             BarColumn(),
@@ -114,14 +118,18 @@ class _Bar:
         """Told how many threads there are."""
         self._progress.update(self._task, total=threads)
 
+    def read(self, value_bytes: int) -> None:
+        """Told how many bytes were read."""
+        self._read_bytes += value_bytes
+        speed = f"{megabytes(self._read_bytes / max(time.monotonic() - self._started, 0.001))}/s"
+        if self._report.ratio is not None:
+            speed += f", {self._report.ratio:.0f} times smaller"
+        self._progress.update(self._task, speed=speed)
+
     def done(self, outcome: Outcome) -> None:
         """Told each thread's outcome."""
         self._report.add(outcome)
-        report = self._report
-        speed = f"{megabytes(report.source_bytes / max(report.elapsed_seconds, 0.001))}/s"
-        if report.ratio is not None:
-            speed += f", {report.ratio:.0f} times smaller"
-        self._progress.update(self._task, advance=1, speed=speed)
+        self._progress.update(self._task, advance=1)
         if outcome.status in (Status.FAILED, Status.DIVERGED):
             self._progress.console.print(f"{outcome.status}: {outcome.thread_id}: {outcome.reason}", markup=False)
 

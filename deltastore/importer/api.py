@@ -48,6 +48,7 @@ async def migrate(
     dry_run: bool = False,
     progress: Callable[[Outcome], None] = lambda _: None,
     started: Callable[[int], None] | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> Report:
     """Moves threads into deltastore. Safe to repeat: what has landed stays, what is missing is moved.
 
@@ -63,6 +64,7 @@ async def migrate(
         dry_run: Write nothing, but count, and estimate size and time.
         progress: Told each thread's outcome when it is done.
         started: Told how many threads there are; they are counted first for that.
+        advance: Told how many bytes of values were read since it was last told.
 
     Returns:
         What became of the threads.
@@ -88,7 +90,7 @@ async def migrate(
             )
         )
         target = Target(engine, codec, cipher)
-        migration = Migration(opened, target, verifier_of(opened, target), options, progress)
+        migration = Migration(opened, target, verifier_of(opened, target), options, progress, advance)
         if started is not None:
             started(len([each async for each in migration.thread_ids()]))
         return await (estimate(migration) if dry_run else migration.run())

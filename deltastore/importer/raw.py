@@ -37,6 +37,8 @@ JAVASCRIPT_ONLY = re.compile(
     rb'"lg_name"\s*:\s*"Send"|"id"\s*:\s*\[\s*"(Set|Map|RegExp|Error|Uint8Array)"\s*\]'
     rb'|"lc"\s*:\s*2\s*,\s*"type"\s*:\s*"undefined"'
 )
+END = b"\xc4\x10end of the value"
+"""MessagePack bytes that must follow an item when it is opened: the library does not say what it left unread."""
 EXTENSIONS = frozenset(range(8))
 """Extension types of LangGraph, whose content is MessagePack again."""
 
@@ -126,7 +128,9 @@ class RawValues:
         for item, mark in zip(value.items, value.digests, strict=True):
             if mark not in self.proved:
                 if item[:1] == MSGPACK_TAG:
-                    ormsgpack.unpackb(item[1:], ext_hook=_open, option=OPTION)
+                    _, end = ormsgpack.unpackb(b"\x92" + item[1:] + END, ext_hook=_open, option=OPTION)
+                    if end != END[2:]:
+                        raise ValueError("there is something behind the value")
                 self.proved.add(mark)
 
 

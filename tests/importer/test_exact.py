@@ -196,3 +196,30 @@ async def test_the_source_is_only_read(empty_database_dsn: str) -> None:
         assert report.counts == {Status.IMPORTED: 1}
         assert connection.execute(query).fetchone() == before
         connection.execute("DROP OWNED BY reader")
+
+
+@pytest.mark.parametrize("seed", [["a"], {"a": 1}, 0, "", False, 1.5, None, "absent"], ids=repr)
+async def test_seeds_of_channels_that_become_delta_channels(seed: Any, empty_database_dsn: str) -> None:
+    """The value that was stored last is the seed, whatever it is; writes before it are never replayed."""
+    async with stock(empty_database_dsn) as old, delta(empty_database_dsn) as new:
+        await old.setup()
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        for step in range(3):
+            put = checkpoint(1, step)
+            put["channel_versions"]["x"] = step + 1
+            if step < 2 and seed != "absent":
+                put["channel_values"]["x"] = seed
+            config = await old.aput(config, put, {"source": "loop", "step": step}, put["channel_versions"])
+            await old.aput_writes(config, [("x", [f"write {step}"])], f"task-{step}")
+        report = await migrate(empty_database_dsn, empty_database_dsn, FULL)
+        assert report.unsettled == []
+        history = (await new.aget_delta_channel_history(config=config, channels=["x"]))["x"]
+        if seed == "absent":
+            assert "seed" not in history
+            assert [value for _, _, value in history["writes"]] == [["write 0"], ["write 1"]]
+        else:
+            assert history["seed"] == seed
+            assert type(history["seed"]) is type(seed)
+            assert [value for _, _, value in history["writes"]] == [["write 1"]]
+        if seed is not None:
+            assert history == (await old.aget_delta_channel_history(config=config, channels=["x"]))["x"]
