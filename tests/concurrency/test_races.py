@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -159,11 +160,15 @@ async def test_reads_while_another_process_removes(database_dsn: str, rounds: in
                     assert found.checkpoint in [each.checkpoint for each in story.steps]
 
             async with all_the_time(read, number) as reads, all_the_time(read, number + 1000):
-                await until(lambda reads=reads: len(reads) >= 2)
+                await until(partial(_at_least, reads, 2))
                 await writer.aprune([story.thread_id])
                 await story.grow(3)
                 await writer.aprune([story.thread_id])
                 await writer.adelete_thread(story.thread_id)
+
+
+def _at_least(reads: Sized, count: int) -> bool:
+    return len(reads) >= count
 
 
 async def new_reader(saver: DeltaSaver) -> DeltaSaver:
