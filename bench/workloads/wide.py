@@ -1,7 +1,7 @@
 """`wide` and `fanout`: state that is not a conversation.
 
-The large constant of `wide` is a dict, not a string, in favour of the stock PostgreSQL saver: it keeps strings inside the
-checkpoint's own row, which repeats them at each step and made its loads of DeltaChannels take seconds.
+The large constant of `wide` is a dict, not a string, in favour of the stock PostgreSQL saver: that keeps strings inside
+the checkpoint's own row, which repeats them at each step and made its loads of DeltaChannels take seconds.
 """
 
 from __future__ import annotations
