@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +24,7 @@ from typing import Protocol
 from bench import machine
 from bench.cell import CellSpec
 from bench.errors import TargetError
+from bench.interrupt import Interrupt
 from bench.limits import measure_limits
 from bench.options import CONVERSATIONS_MIN, RunOptions
 from bench.record import Record, WorkloadResult
@@ -36,7 +36,6 @@ from bench.verify import sampled_turns
 from bench.workloads import make_workload
 from bench.workloads.base import GraphKind
 
-SAME_INTERRUPT_SECONDS = 1.0
 DATABASE_NAME = "deltastore_bench_{process}_{number}"
 
 
@@ -48,31 +47,6 @@ class Progress(Protocol):
 
     def advance(self, turns: int) -> None:
         """Some turns, or work that counts as much, are done."""
-
-
-class Interrupt:
-    """The first Ctrl-C sets `requested`; the second raises KeyboardInterrupt.
-
-    Programs that start others (make, timeout) pass a Ctrl-C on, so one that follows at once is the same one.
-    """
-
-    requested = False
-    _at_s = 0.0
-
-    @contextmanager
-    def handled(self) -> Iterator[None]:
-        """Handles Ctrl-C within."""
-        before = signal.signal(signal.SIGINT, self._handle)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def _handle(self, *_: object) -> None:
-        if self.requested and time.monotonic() - self._at_s > SAME_INTERRUPT_SECONDS:
-            raise KeyboardInterrupt
-        if not self.requested:
-            self.requested, self._at_s = True, time.monotonic()
 
 
 def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None]) -> Record:
