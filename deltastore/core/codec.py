@@ -37,6 +37,7 @@ WRAPPED = 0x80
 """Bit of the tag: the bytes are those of a list of one that holds the value."""
 
 ARRAY_OF_ONE = 0x91
+BLAME_PARTS_MAX = 16
 MSGPACK_TAG = bytes([MSGPACK])
 
 
@@ -185,20 +186,28 @@ class Codec:
         )
 
     def _blame(self, value: Any) -> tuple[str, Any]:
-        """The path to the innermost part that the serializer refuses by itself, and that part."""
-        if isinstance(value, dict):
-            children = list(value.items())
-        elif isinstance(value, list | tuple):
-            children = list(enumerate(value))
-        else:
-            children = []
-        for key, child in children:
+        """The path to the innermost part that the serializer refuses by itself, and that part.
+
+        A value may hold itself, or be nested too deeply, so the path is bounded.
+        """
+        path = ""
+        for _ in range(BLAME_PARTS_MAX):
+            part = self._refused_part(value)
+            if part is None:
+                break
+            path, value = f"{path}[{part[0]!r}]", part[1]
+        return path, value
+
+    def _refused_part(self, value: Any) -> tuple[Any, Any] | None:
+        parts = (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+        )
+        for key, part in parts:
             try:
-                self.serializer.dumps_typed(child)
+                self.serializer.dumps_typed(part)
             except Exception:  # noqa: BLE001 - whatever the serializer raises
-                path, culprit = self._blame(child) if child is not value else ("", child)
-                return f"[{key!r}]{path}", culprit
-        return "", value
+                return key, part
+        return None
 
     def decode(self, values: Sequence[tuple[str, EncodedValue]]) -> list[Any]:
         """Puts values together again; all of them are read in one call of the serializer where it allows that.
