@@ -12,6 +12,7 @@ from bench.report.charts import charts, stored_by_table, styles
 from bench.report.figures import DASH, Group, Metric, bytes_text, groups, text_of
 from bench.report.markdown import bar_text, ratio_text
 
+NOTABLE_RATIO = 1.05
 _STYLE = Path(__file__).with_name("style.css")
 _KEY = (
     '<div class="key"><span><i></i>rows</span><span><i class="index"></i>indexes</span>'
@@ -103,6 +104,8 @@ def _tile(metric: Metric, ours: CellResult, stock: CellResult, *, words: tuple[s
     ratio = mine.median / theirs.median if metric.more_is_better else theirs.median / mine.median
     texts = " instead of ".join(text_of(spread.median, metric.unit) for spread in (mine, theirs))
     kind, word, times = ("", words[0], ratio) if ratio >= 1 else (" worse", words[1], 1 / ratio)
+    if times < NOTABLE_RATIO:
+        kind, word = " equal", "about equal:"
     label = f"{word} {what}"
     yield f'<div class="tile{kind}"><b>{ratio_text(times)} &times;</b><span>{label}</span><small>{texts}</small></div>'
 

@@ -65,7 +65,8 @@ def line_plot(
         parts.append(f'<polyline class="line {line.style}" points="{path}"/>')
         for x, y in line.points:
             title = f"{escape(line.label)}: {y_text(y)} at {x_text(x)} {escape(x_title)}"
-            dot = f'<circle class="dot {line.style}" cx="{x_axis.at(x)}" cy="{y_axis.at(y)}" r="2.2"/>'
+            shown = "sample" if len(line.points) == 1 else "dot"
+            dot = f'<circle class="{shown} {line.style}" cx="{x_axis.at(x)}" cy="{y_axis.at(y)}" r="2.2"/>'
             parts.append(f'<g class="point"><title>{title}</title>{dot}{_target(x_axis.at(x), y_axis.at(y))}</g>')
     parts += _end_labels(series, y_axis)
     return _svg(parts, HEIGHT)
