@@ -77,7 +77,8 @@ class EmbeddedServer:
         Raises:
             InvalidConfigError: The extra `embedded` is not installed, or the folder holds something else.
             DatabaseRefusedError: The folder or PostgreSQL's programs cannot be used.
-            DatabaseUnavailableError: The server was not ready within `seconds_max`.
+            DatabaseUnavailableError: Another process started or stopped the server for longer than `seconds_max`, or the
+                server was not ready in this time after its start.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -143,7 +144,6 @@ class EmbeddedServer:
             )
 
     def _enter(self, cluster: Cluster, seconds_max: float) -> None:
-        deadline = time.monotonic() + seconds_max
         with keeper.locked(self.folder / keeper.GATE_LOCK, seconds_max) as gate:
             if not gate:
                 raise cluster.late("another process holds its gate.lock")
@@ -153,7 +153,7 @@ class EmbeddedServer:
             try:
                 self._ensure_keeper()
                 cluster.ensure_created()
-                cluster.ensure_running(deadline)
+                cluster.ensure_running(time.monotonic() + seconds_max)
             except BaseException:
                 self._leave()
                 raise
