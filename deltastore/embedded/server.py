@@ -77,7 +77,7 @@ class EmbeddedServer:
         Raises:
             InvalidConfigError: The extra `embedded` is not installed, or the folder holds something else.
             DatabaseRefusedError: The folder or PostgreSQL's programs cannot be used.
-            DatabaseUnavailableError: Another process started or stopped the server for longer than `seconds_max`, or the
+            DatabaseUnavailableError: Another process kept the gate for longer than `seconds_max`, or the
                 server was not ready in this time after its start.
         """
         try:
