@@ -89,12 +89,13 @@ def put_of(
     if checkpoint_id == parent_id:
         raise InvalidConfigError(f"{where}: a checkpoint cannot be its own parent")
     memo = memos.of(thread.key, namespace, codec.serializer)
-    channel_values = checkpoint.get("channel_values") or {}
+    channel_values = checkpoint.get("channel_values", {})
+    named = [validate.name(channel, "channel name") for channel in new_versions]
     values = {}
-    for channel in new_versions:
+    for channel in named:
         if channel in channel_values:
-            name, recall = validate.name(channel, "channel name"), memo.recall(channel)
-            values[name] = codec.encode(channel_values[channel], f"{where}: state.{channel}", recall)
+            recall = memo.recall(channel)
+            values[channel] = codec.encode(channel_values[channel], f"{where}: state.{channel}", recall)
             memo.replace(channel, recall.kept)
     volatile, shared = metadatas.split(get_checkpoint_metadata(config, metadata))
     put = Put(
@@ -102,7 +103,7 @@ def put_of(
         checkpoint_id,
         parent_id,
         header_of(codec, checkpoint, where),
-        frozenset(new_versions),
+        frozenset(named),
         values,
         volatile,
         codec.encode_item(shared, f"{where}: metadata"),
@@ -123,7 +124,7 @@ def header_of(codec: Codec, checkpoint: Mapping[str, Any], where: str) -> Header
     """A checkpoint's header; keys that we don't know are kept as encoded items."""
     updated, timestamp = checkpoint.get("updated_channels", ABSENT), checkpoint.get("ts")
     if updated is not None and updated is not ABSENT:
-        updated = [validate.name(channel, "channel name") for channel in updated]
+        updated = validate.names(updated, "updated_channels")
     extra = {
         validate.name(key, "checkpoint key"): codec.encode_item(value, f"{where}: {key}")
         for key, value in checkpoint.items()

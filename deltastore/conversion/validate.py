@@ -78,17 +78,28 @@ def checkpoint_key(value: Any) -> bytes:
 
 
 def checkpoint(value: Any) -> None:
-    """Whether a checkpoint has what every checkpoint has."""
+    """Whether a checkpoint has what every checkpoint has, and its parts have the right form."""
     mapping(value, "checkpoint")
     missing = [key for key in ("id", "channel_versions") if key not in value]
     if missing:
         raise InvalidConfigError(f"the checkpoint has no {' and no '.join(missing)}")
+    for key in ("channel_versions", "versions_seen", "channel_values"):
+        mapping(value.get(key, {}), key)
+    for node, seen in value.get("versions_seen", {}).items():
+        mapping(seen, f"versions_seen[{node!r}]")
 
 
 def mapping(value: Any, what: str) -> None:
     """Whether something is a mapping."""
     if not isinstance(value, Mapping):
         raise InvalidConfigError(f"{what} must be a mapping, got {_short(value)}")
+
+
+def names(values: Any, what: str) -> list[str]:
+    """A sequence of names."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence | set | frozenset):
+        raise InvalidConfigError(f"{what} must be a sequence of names, got {_short(values)}")
+    return [name(value, what) for value in values]
 
 
 def name(value: Any, what: str) -> str:
@@ -108,7 +119,7 @@ def version(value: Any, channel: str) -> int | float | str:
             f"the version of channel {channel!r} must be a 64-bit integer, a finite float or a text",
             detail=f"got {_short(value)}",
         )
-    return str(value) if isinstance(value, str) else value
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def limit(value: Any) -> int | None:
@@ -152,7 +163,7 @@ def _text(value: Any, what: str) -> str:
     if "\x00" in value or has_lone_surrogate(value):
         found = "a NUL character" if "\x00" in value else "a lone surrogate"
         raise InvalidConfigError(f"{what} holds {found}, which PostgreSQL cannot store", detail=f"got {_short(value)}")
-    return str(value)
+    return str.__str__(value)  # of a text that is an enum, too, the text
 
 
 def _bounded(text: str, what: str, bytes_max: int) -> str:

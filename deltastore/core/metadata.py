@@ -70,9 +70,11 @@ def projection(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, str):
-        return str(value).encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\x00", "\ufffd")
+        return str.__str__(value).encode("utf-8", "surrogatepass").decode("utf-8", "replace").replace("\x00", "\ufffd")
     if isinstance(value, Mapping):
-        return {projection(str(key)): projection(child) for key, child in value.items()}
+        return {
+            projection(key if isinstance(key, str) else str(key)): projection(child) for key, child in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
         return [projection(child) for child in value]
     return projection(str(value))
