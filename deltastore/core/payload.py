@@ -106,7 +106,7 @@ def unpack(plain: bytes) -> Any:
 
 def checkpoint_binding(row: CheckpointRow) -> bytes:
     """What a checkpoint's payload is sealed together with."""
-    return pack(["checkpoint", row.namespace, row.checkpoint_id, row.parent_id, row.depth])
+    return pack(["checkpoint", row.namespace, row.checkpoint_id, row.parent_id, row.depth, row.metadata_id])
 
 
 def segment_binding(kind: SegmentKind, namespace: str, checkpoint_id: bytes) -> bytes:

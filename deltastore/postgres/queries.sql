@@ -199,7 +199,7 @@ FROM (
     ))
     LIMIT 1
 ) AS page
-JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
+LEFT JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = $1 AND metadata_id = page.metadata_id
@@ -221,7 +221,7 @@ FROM (
     ORDER BY checkpoint_id DESC
     LIMIT $4
 ) AS page
-JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
+LEFT JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = $1 AND metadata_id = page.metadata_id
@@ -244,7 +244,7 @@ FROM (
     ORDER BY checkpoint_id DESC
     LIMIT $5
 ) AS page
-JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
+LEFT JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = $1 AND metadata_id = page.metadata_id
@@ -271,7 +271,7 @@ FROM (
     ORDER BY checkpoint_id DESC, namespace DESC
     LIMIT $7
 ) AS page
-JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
+LEFT JOIN {schema}.delta_threads AS thread ON thread.thread_key = $1
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = $1 AND metadata_id = page.metadata_id
@@ -298,7 +298,7 @@ FROM (
     ORDER BY checkpoint_id DESC, thread_key DESC, namespace DESC
     LIMIT $8
 ) AS page
-JOIN {schema}.delta_threads AS thread ON thread.thread_key = page.thread_key
+LEFT JOIN {schema}.delta_threads AS thread ON thread.thread_key = page.thread_key
 LEFT JOIN LATERAL (
     SELECT document, payload FROM {schema}.delta_metadata
     WHERE thread_key = page.thread_key AND metadata_id = page.metadata_id

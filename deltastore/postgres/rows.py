@@ -57,8 +57,10 @@ def list_entry(record: Any) -> ListEntry:
     """An entry of a listing.
 
     Raises:
-        BrokenChainError: The metadata document that the checkpoint names is not there.
+        BrokenChainError: The thread's row, or the metadata document that the checkpoint names, is not there.
     """
+    if record["thread_id"] is None:
+        raise _threadless(record["thread_key"])
     if record["metadata_payload"] is None:
         raise BrokenChainError(
             f"metadata of a checkpoint of thread {record['thread_id']!r}, namespace {record['namespace']!r} is missing",
@@ -91,6 +93,8 @@ def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Se
         elif part == _THREAD:
             thread = (number, label)
     if thread is None:
+        if rows:
+            raise _threadless(thread_key)
         return None
     epoch, thread_id = thread
     return Chains(
@@ -100,6 +104,14 @@ def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Se
         rows=tuple(rows.values()),
         segments=tuple(segments),
         metadata=tuple(metadata),
+    )
+
+
+def _threadless(thread_key: bytes) -> BrokenChainError:
+    return BrokenChainError(
+        f"the row of the thread with key {thread_key.hex()} is missing",
+        detail="found checkpoints of it, but no row in delta_threads",
+        hint="the database lost rows or was changed by hand: restore them from a backup",
     )
 
 
