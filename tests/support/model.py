@@ -63,7 +63,8 @@ class Node:
         if self.parent is None:
             return None, []
         gained = [write for write in self.consumed if write[3] == channel and write[2] >= 0]
-        seed, before = self.parent.values.get(channel), []
+        seed = self.parent.values.get(channel)
+        before: list[Any] = []
         if seed is None:
             seed, before = self.parent.history(channel)
         return seed, before + gained
@@ -91,7 +92,7 @@ class Model:
         settings = config["configurable"]
         place = settings["thread_id"], settings["checkpoint_ns"], checkpoint["id"]
         parent_id = settings.get("checkpoint_id")
-        above = (*place[:2], parent_id)
+        above = (place[0], place[1], str(parent_id))
         parent = self.nodes.get(above)
         if parent is not None and parent.hidden and not is_stored(above):
             parent = None
@@ -194,7 +195,7 @@ class Model:
         """Removes a thread."""
         for kept in (self.nodes, self.writes):
             for place in [place for place in kept if place[0] == thread]:
-                del kept[place]  # type: ignore[attr-defined]
+                del kept[place]
 
     def hide(self, deleted: Sequence[Node]) -> None:
         """Deletes checkpoints; their children have no parent any more, as far as readers see."""
