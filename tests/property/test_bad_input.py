@@ -109,7 +109,8 @@ def test_writes_need_a_checkpoint(closed: Any, checkpoint_id: Any):
 
 
 def put_with(saver: DeltaSaver, **changes: Any) -> None:
-    saver.put(configured(), {**CHECKPOINT, **changes}, {"source": "loop", "step": 0}, {"a": 1})
+    checkpoint: Any = {**CHECKPOINT, **changes}
+    saver.put(configured(), checkpoint, {"source": "loop", "step": 0}, {"a": 1})
 
 
 @pytest.mark.parametrize("value", [*BAD_TEXT.values(), "", None], ids=repr)
