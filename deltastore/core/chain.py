@@ -51,8 +51,15 @@ from deltastore.errors import BrokenChainError, CorruptPayloadError, StoredDataE
 
 def describe(thread: ThreadRef, namespace: str, checkpoint_id: bytes | None) -> str:
     """How errors name a checkpoint."""
-    checkpoint = "" if checkpoint_id is None else f", checkpoint {unpack_checkpoint_id(checkpoint_id)!r}"
+    checkpoint = "" if checkpoint_id is None else f", checkpoint {_shown(checkpoint_id)!r}"
     return f"thread {thread.thread_id!r}, namespace {namespace!r}{checkpoint}"
+
+
+def _shown(checkpoint_id: bytes) -> str:
+    try:
+        return unpack_checkpoint_id(checkpoint_id)
+    except CorruptPayloadError:  # an error about this checkpoint is on its way, and says more
+        return checkpoint_id.hex()
 
 
 def open_plain(thread: ThreadRef, row: SegmentRow, cipher: Cipher | None) -> bytes:
@@ -176,7 +183,7 @@ class Chain:
                 found = "is missing" if row is None else f"has depth {row.depth} where {(depth or 0) - 1} is expected"
                 raise BrokenChainError(
                     f"{self._at(checkpoint_id)} cannot be rebuilt",
-                    detail=f"its ancestor {unpack_checkpoint_id(current)!r} {found}",
+                    detail=f"its ancestor {_shown(current)!r} {found}",
                     hint="restore the missing rows from a backup; other checkpoints are not touched by this",
                 )
             path.append(current)
