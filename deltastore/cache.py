@@ -11,9 +11,11 @@ recently used first, and a thread that is larger than the bound by itself keeps 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from threading import Lock
+from time import monotonic
 
 from deltastore.core.codec import digest
 from deltastore.core.model import Location, location
@@ -27,6 +29,10 @@ JUST_LOADED_PER_THREAD = 64
 INDEX_ENTRY_BYTES = 200
 """About what one item costs in the index: two dict entries, a digest and an integer."""
 
+STATE_BYTES = 4096
+WRITES_BYTES = 512
+"""About what a state, and the writes of a checkpoint, cost without their items."""
+JUST_LOADED_SECONDS = 2.0
 CALLS_PER_TRIM = 32
 
 NodeKey = tuple[str, bytes]
@@ -44,16 +50,18 @@ class CachedThread:
     writes: OrderedDict[NodeKey, list[OpenSegment]] = field(default_factory=OrderedDict)
     segments: dict[int, OpenSegment] = field(default_factory=dict)
     metadata_ids: set[int] = field(default_factory=set)
-    just_loaded: OrderedDict[NodeKey, State] = field(default_factory=OrderedDict)
+    just_loaded: OrderedDict[NodeKey, tuple[float, State]] = field(default_factory=OrderedDict)
     items_bytes: int = 0
     _marks: dict[int, bytes] = field(default_factory=dict)
     _places: dict[bytes, int] = field(default_factory=dict)
-    _to_index: list[int] = field(default_factory=list)
+    _to_index: deque[int] = field(default_factory=deque)
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def size_bytes(self) -> int:
         """About how much memory it takes."""
-        return self.items_bytes + INDEX_ENTRY_BYTES * len(self._marks)
+        structure_bytes = STATE_BYTES * (1 + len(self.states)) + WRITES_BYTES * len(self.writes)
+        return self.items_bytes + INDEX_ENTRY_BYTES * len(self._marks) + structure_bytes
 
     def remember_state(self, key: NodeKey, state: State) -> None:
         """Keeps a state; the oldest goes when there are too many."""
@@ -63,10 +71,15 @@ class CachedThread:
             self.states.popitem(last=False)
 
     def remember_loaded(self, key: NodeKey, state: State) -> None:
-        """Keeps a state until its history is asked for."""
-        self.just_loaded[key] = state
+        """Keeps a state until its history is asked for, which LangGraph does at once or not at all."""
+        self.just_loaded[key] = monotonic(), state
         while len(self.just_loaded) > JUST_LOADED_PER_THREAD:
             self.just_loaded.popitem(last=False)
+
+    def take_loaded(self, key: NodeKey) -> State | None:
+        """The state that was loaded a moment ago, once."""
+        loaded, state = self.just_loaded.pop(key, (0.0, None))
+        return state if monotonic() - loaded <= JUST_LOADED_SECONDS else None
 
     def states_of(self, namespace: str) -> dict[bytes, State]:
         """The states of a namespace by ordered checkpoint key."""
@@ -116,18 +129,20 @@ class CachedThread:
         self.items_bytes = 0
 
     def _index(self) -> None:
-        """Marks may be asked for in another thread than the event loop's: each segment is taken off the list once."""
-        while self._to_index:
-            try:
-                segment = self.segments.get(self._to_index.pop())
-            except IndexError:
-                return
-            if segment is None:
-                continue
-            for index, item in enumerate(segment.items):
-                mark = digest(item)
-                self._marks[location(segment.segment_id, index)] = mark
-                self._places.setdefault(mark, location(segment.segment_id, index))
+        """Marks may be asked for in another thread than the event loop's, which then waits until all are there.
+
+        A segment leaves the list only when it is indexed, so that nobody finds the list empty before.
+        """
+        if not self._to_index:
+            return
+        with self._lock:
+            while self._to_index:
+                segment = self.segments.get(self._to_index[0])
+                for index, item in enumerate(() if segment is None else segment.items):
+                    mark, place = digest(item), location(self._to_index[0], index)
+                    self._marks[place] = mark
+                    self._places.setdefault(mark, place)
+                self._to_index.popleft()
 
 
 class Cache:

@@ -153,7 +153,15 @@ class Maintenance:
                 updates += self._reanchor(structure, child, child, cipher)
             await edit.apply(ThreadChanges(updates=tuple(updates), new_metadata=(metadata,)))
         self.cache.forget(thread.key)
+        await self._sweep(thread.key, cipher)
         return True
+
+    async def _sweep(self, thread_key: bytes, cipher: Cipher | None) -> None:
+        """Removes what no visible checkpoint needs any more."""
+        async with self.storage.edit(thread_key) as edit:
+            rows = await edit.rows()
+            if rows is not None:
+                await edit.apply(self._deletion(await self._structure(edit, rows, (), cipher), set()))
 
     # --- pieces of the verbs
 
@@ -191,6 +199,7 @@ class Maintenance:
             structure.needs(supported(marked)),
             rows.segments,
             (metadata_id for metadata_id, _ in rows.metadata),
+            rows.epoch,
         )
         return changed_marks(rows, marks, swept)
 
@@ -205,7 +214,7 @@ class Maintenance:
         needed = structure.needs(head.key for head in heads if _is_pruned(head))
         needed |= {update.row.key: drafted_references(drafted) for update, drafted in updates}
         marked = {row.key: kept.get(row.key, replace(row, hidden=True)) for row in rows.checkpoints}
-        swept = sweep(marked, needed, rows.segments, (metadata_id for metadata_id, _ in rows.metadata))
+        swept = sweep(marked, needed, rows.segments, (metadata_id for metadata_id, _ in rows.metadata), rows.epoch)
         return ThreadChanges(
             updates=tuple(update for update, _ in updates),
             delete_checkpoints=swept.checkpoints,

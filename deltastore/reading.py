@@ -284,7 +284,7 @@ class Reader:
     ) -> dict[str, ChannelHistory] | None:
         """Histories from a state that was loaded a moment ago; None if there is none."""
         cached = self.cache.get(thread.key)
-        state = None if cached is None else cached.just_loaded.pop((namespace, checkpoint_id), None)
+        state = None if cached is None else cached.take_loaded((namespace, checkpoint_id))
         if state is None or any(channel in state.values for channel in channels):
             return None
         histories = {channel: state.histories[channel] for channel in channels if channel in state.histories}

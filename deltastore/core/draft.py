@@ -9,7 +9,7 @@ Where an item goes:
 
 - up to `TINY_BYTES`: into the row itself, a reference would not be shorter;
 - an item that the thread holds already (a write, an older value, another channel): a reference;
-- up to `INLINE_BYTES`: into the row itself;
+- up to `inline_bytes`: into the row itself;
 - larger: into one segment of values, written with the row.
 """
 
@@ -31,7 +31,6 @@ from deltastore.core.writes import OpenSegment, Write, by_channel, effective
 from deltastore.errors import InvalidConfigError
 
 TINY_BYTES = 16
-INLINE_BYTES = 1024
 ITEMS_MAX = 1 << 20
 
 EMPTY = State(Header({}, {}), {}, {}, -1)

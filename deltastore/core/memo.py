@@ -31,7 +31,11 @@ MESSAGES_MODULE = "langchain_core.messages."
 NUMPY_ARRAY = b"\x06\x94"
 """How LangGraph's serializer begins an array: MessagePack extension 6 around a list of four."""
 RECENT_MAX = 256
+MEMO_BYTES = 256
+"""About what an empty memo takes, before the factor."""
 CALLS_PER_TRIM = 32
+MSGPACK = 0
+"""The tag of items that are MessagePack (`codec.py`). Only their bytes show whether they hold an array."""
 OBJECT_FACTOR = 4
 """Objects take about so many times the memory of their encoded form."""
 
@@ -108,7 +112,7 @@ def remember(value: Any, item: bytes, digest: bytes | Callable[[], bytes]) -> Re
     fields = _fields(value)
     if fields is None and type(value) is not list:
         return None
-    if NUMPY_ARRAY in item:
+    if item[0] != MSGPACK or NUMPY_ARRAY in item:
         return None
     try:
         contents = marshal.dumps(_contents(value, fields), MARSHAL_VERSION)
@@ -168,13 +172,16 @@ class Memo:
 
     def add(self, recall: Recall) -> None:
         """Remembers elements of a write for a while."""
+        if not recall.kept:
+            return
         recent = {**self._recent, **{id(each.value): each for each in recall.kept}}
         self._recent = dict(list(recent.items())[-RECENT_MAX:])
+        self._sizes = {**self._sizes, "": sum([len(each.item) for each in self._recent.values()])}
 
     @property
     def size_bytes(self) -> int:
-        """About how much memory the channels take: items and objects."""
-        return OBJECT_FACTOR * sum(self._sizes.values())
+        """About how much memory it takes: items and objects."""
+        return OBJECT_FACTOR * (MEMO_BYTES + sum(self._sizes.values()))
 
 
 class Memos:

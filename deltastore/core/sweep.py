@@ -7,7 +7,9 @@ here, from the structure of the whole thread:
 - a row that stays needs the segments that its payload names: items, pages, the writes it consumed, the writes and
   seeds of its histories; and segments need those that they repeat (`references`);
 - a visible checkpoint needs its pending writes;
-- writes whose checkpoint has not arrived stay as long as it can still arrive: until the namespace has a newer one.
+- writes whose checkpoint has not arrived stay as long as it can still arrive: while the namespace has no newer one, and
+  in any case until something is removed from the thread twice. (Epochs and segment ids are numbers of one sequence, so
+  a segment below the epoch was there when something was removed before.)
 
 Everything else goes. So no deletion can change what a visible checkpoint rebuilds to.
 """
@@ -91,6 +93,7 @@ def sweep(
     needed_by: Mapping[RowKey, set[int]],
     segments: Iterable[SegmentRow],
     metadata_ids: Iterable[int],
+    epoch: int,
 ) -> Sweep:
     """What may be removed from a thread.
 
@@ -99,6 +102,7 @@ def sweep(
         needed_by: `references` of at least every row that `supported` names.
         segments: All segments.
         metadata_ids: All metadata documents.
+        epoch: The thread's epoch.
     """
     kept = supported(rows)
     by_id = {segment.segment_id: segment for segment in segments}
@@ -109,7 +113,8 @@ def sweep(
     for segment in by_id.values():
         key = segment.namespace, segment.checkpoint_id
         row = rows.get(key)
-        awaited = row is None and segment.checkpoint_id > newest.get(segment.namespace, b"")
+        is_young = segment.segment_id > epoch or segment.checkpoint_id > newest.get(segment.namespace, b"")
+        awaited = row is None and is_young
         if segment.kind == SegmentKind.WRITES and (awaited or (row is not None and not row.hidden)):
             needed.add(segment.segment_id)
     needed = _closure(needed, by_id)

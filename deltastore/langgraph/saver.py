@@ -30,13 +30,9 @@ from deltastore.langgraph.bridge import Bridge, Open
 from deltastore.langgraph.calls import Calls
 from deltastore.langgraph.serializer import LoadedTypesSerializer
 
-LIST_PAGE = 32
 VERSION_RANDOM_BITS = 32
-PRUNE_STRATEGIES = ("keep_latest", "delete")
 MEMO_BYTES = 64 * 1024 * 1024
 """Bound of what is remembered of encoded objects, all threads together."""
-OFF_LOOP_BYTES = 256 * 1024
-"""States with more encoded bytes than this are decoded in a thread, so that the event loop goes on."""
 
 T = TypeVar("T")
 

@@ -42,8 +42,8 @@ class LoadedTypes:
         module_name, name = cast("tuple[str, str]", key)
         if module_name not in sys.modules and f"{module_name}.".startswith(TRUSTED_PACKAGES):
             importlib.import_module(module_name)
-        module = sys.modules.get(module_name)
-        if module is not None and (not hasattr(module, name) or _is_data(getattr(module, name))):
+        names = vars(sys.modules[module_name]) if module_name in sys.modules else {"__getattr__": None}
+        if _is_data(names[name]) if name in names else "__getattr__" not in names:
             return True
         _refused.__dict__.setdefault("names", []).append(f"{module_name}.{name}")
         return False
