@@ -52,7 +52,7 @@ MUTATIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_is_seen(name: str) -> None:
     value = message()
-    remembered = remember(value, b"item", b"mark")
+    remembered = remember(value, b"\x00item", b"mark")
     assert remembered is not None
     assert remembered.is_unchanged()
     MUTATIONS[name](value)
@@ -89,7 +89,7 @@ def test_unchanged_values_are_recalled_without_encoding(value: Any) -> None:
     ],
 )
 def test_the_order_and_the_types_of_keys_count(before: dict[Any, Any], after: dict[Any, Any]) -> None:
-    remembered = remember(before, b"item", b"mark")
+    remembered = remember(before, b"\x00item", b"mark")
     assert remembered is not None
     assert before == after
     changed = dict(after)
@@ -115,7 +115,7 @@ def test_what_holds_an_array_is_not_remembered() -> None:
 
 @pytest.mark.parametrize("value", [1, 1.5, None, True, b"x", (1, 2), {1, 2}, object(), bytearray(b"x")])
 def test_other_kinds_are_not_remembered(value: Any) -> None:
-    assert remember(value, b"item", b"mark") is None
+    assert remember(value, b"\x00item", b"mark") is None
 
 
 json = st.recursive(
