@@ -140,22 +140,30 @@ _MEASURES = (
 
 
 def bar_rows(records: Sequence[Record]) -> list[BarRow]:
-    """All bars, from the first workload that has both rivals, and the longest run of ours."""
+    """All bars, each from the first workload that has both rivals in its graph, or from the longest run of ours."""
     workloads = [workload for record in records for workload in record.workloads]
-    reference = next((workload for workload in workloads if {OURS, STOCK} <= _targets(workload)), None)
-    long_runs = [work for work in workloads if work.turns >= LONG_RUN_TURNS and OURS in _targets(work)]
-    long_run = max(long_runs, key=lambda workload: workload.turns, default=None)
-    if reference is None and long_run is None:
+    references = {graph: _reference(workloads, graph) for graph in ("plain", "delta")}
+    long_runs = {graph: _longest(workloads, graph) for graph in ("plain", "delta")}
+    if not any(references.values()) and not any(long_runs.values()):
         return []
     return [
-        _row(measure, graph, long_run if measure.long_run else reference)
+        _row(measure, graph, (long_runs if measure.long_run else references)[graph])
         for measure in _MEASURES
         for graph in measure.graphs
     ]
 
 
-def _targets(workload: WorkloadResult) -> set[str]:
-    return {cell.target for cell in workload.cells}
+def _reference(workloads: Sequence[WorkloadResult], graph: str) -> WorkloadResult | None:
+    return next((workload for workload in workloads if {OURS, STOCK} <= _targets(workload, graph)), None)
+
+
+def _longest(workloads: Sequence[WorkloadResult], graph: str) -> WorkloadResult | None:
+    long_runs = [run for run in workloads if run.turns >= LONG_RUN_TURNS and OURS in _targets(run, graph)]
+    return max(long_runs, key=lambda run: run.turns, default=None)
+
+
+def _targets(workload: WorkloadResult, graph: str) -> set[str]:
+    return {cell.target for cell in workload.cells if cell.graph == graph}
 
 
 def _row(measure: _Measure, graph: str, workload: WorkloadResult | None) -> BarRow:
