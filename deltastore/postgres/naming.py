@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from deltastore.errors import InvalidConfigError
 
 NAME_BYTES_MAX = 63
@@ -31,4 +33,5 @@ def quote_schema(name: str) -> str:
 def render(text: str, schema: str) -> str:
     """SQL text with its `{schema}` placeholders filled in, also those that begin a string literal."""
     quoted = quote_schema(schema)
-    return text.replace("'{schema}", "'" + quoted.replace("'", "''")).replace("{schema}", quoted)
+    in_literal = "'" + quoted.replace("'", "''")
+    return re.sub(r"'?\{schema\}", lambda found: in_literal if found[0][0] == "'" else quoted, text)
