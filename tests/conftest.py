@@ -109,8 +109,13 @@ def empty_database_dsn(server_dsn: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def durable_server(postgres_major: str) -> Iterator[DurableServer]:
+def server_home() -> Path:
+    """A new folder for a server of the test's own. No other session of pytest shuts its user out, as from `tmp_path`."""
+    return Path(tempfile.mkdtemp(prefix="home-", dir=os.environ[FOLDER]))
+
+
+@pytest.fixture
+def durable_server(server_home: Path, postgres_major: str) -> Iterator[DurableServer]:
     """A started server of the test's own with PostgreSQL's default durability: `.dsn`, `.kill()`, `.start()` again."""
-    folder = Path(tempfile.mkdtemp(prefix="durable-", dir=os.environ[FOLDER]))
-    with DurableServer(folder / "server", programs=programs_of(postgres_major)) as server:
+    with DurableServer(server_home / "durable", programs=programs_of(postgres_major)) as server:
         yield server

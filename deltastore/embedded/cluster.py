@@ -50,6 +50,7 @@ class Cluster:
         self.programs.run("initdb", *options, data=new)
         self.programs.run("postgres", "--single", "template1", data=new, stdin=f"CREATE DATABASE {DATABASE};\n")
         new.rename(self.folder / keeper.DATA)
+        _sync(self.folder)
 
     def ensure_running(self, deadline: float) -> None:
         """Returns when the server accepts connections; starts it if it does not run.
@@ -152,3 +153,12 @@ class Cluster:
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner.st_uid or found.st_mode & 0o077:
             raise DatabaseRefusedError(f"{folder} belongs to somebody else", hint="remove it, or set TMPDIR")
         return folder
+
+
+def _sync(folder: Path) -> None:
+    """Makes renames in a folder survive a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

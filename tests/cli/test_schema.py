@@ -77,9 +77,9 @@ def test_up_in_a_schema_that_must_exist(run: Run, empty_database_dsn: str) -> No
     assert run("schema", "up", "--dsn", empty_database_dsn, "--no-create-schema").code == 0
 
 
-def test_embedded_folder(run: Run, tmp_path: Path) -> None:
-    assert run("schema", "up", "--dsn", f"embedded:{tmp_path / 'server'}").code == 0
-    assert run("schema", "status", "--dsn", f"embedded:{tmp_path / 'server'}").code == 0
+def test_embedded_folder(run: Run, server_home: Path) -> None:
+    assert run("schema", "up", "--dsn", f"embedded:{server_home / 'server'}").code == 0
+    assert run("schema", "status", "--dsn", f"embedded:{server_home / 'server'}").code == 0
 
 
 @pytest.mark.parametrize(
