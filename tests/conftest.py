@@ -110,7 +110,7 @@ def empty_database_dsn(server_dsn: str) -> Iterator[str]:
 
 @pytest.fixture
 def server_home() -> Path:
-    """A new folder for a server of the test's own. No other session of pytest shuts its user out, as from `tmp_path`."""
+    """A new folder for a server. Other sessions of pytest shut its user out of `tmp_path`, but not of this one."""
     return Path(tempfile.mkdtemp(prefix="home-", dir=os.environ[FOLDER]))
 
 
