@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
+import asyncpg
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from deltastore.conversion.convert import IGNORED_CHANNELS
 from deltastore.engine import Engine
+from deltastore.errors import InvalidConfigError
 from deltastore.langgraph.bridge import start_loop
 from deltastore.langgraph.saver import EngineSaver
 from deltastore.memory import MemoryStorage
@@ -53,6 +55,11 @@ class DeltaSaver(EngineSaver):
         create_schema: bool = True,
         timeout_seconds: float = 10.0,
     ) -> None:
+        if not isinstance(pool, asyncpg.Pool):
+            raise InvalidConfigError(
+                f"an asyncpg pool is expected, got {type(pool).__name__}",
+                hint="use DeltaSaver.from_conn_string for a connection string, or asyncpg.create_pool",
+            )
         options = _options(snapshot_frequency, cache_bytes)
         storage = PostgresStorage(pool, schema, create_schema=create_schema, timeout_seconds=timeout_seconds)
         super().__init__(_opener(options, _given(storage)), serde=serde)
@@ -105,6 +112,7 @@ class DeltaSaver(EngineSaver):
         Raises:
             InvalidConfigError: An option has a wrong form.
         """
+        _check_connection_string(dsn)
         options = _options(snapshot_frequency, cache_bytes)
         pool_options = PoolOptions(
             min_size=min_size,
@@ -137,6 +145,14 @@ class DeltaSaver(EngineSaver):
 
 
 OpenStorage = Callable[[], Awaitable[tuple[Storage, Callable[[], Awaitable[None]]]]]
+
+
+def _check_connection_string(dsn: Any) -> None:
+    if not isinstance(dsn, str) or not dsn:
+        raise InvalidConfigError(
+            f"a connection string is expected, got {'an empty one' if dsn == '' else type(dsn).__name__}",
+            hint="pass postgresql://user@host/database, or embedded; is an environment variable not set?",
+        )
 
 
 def _options(snapshot_frequency: int, cache_bytes: int) -> EngineOptions:
