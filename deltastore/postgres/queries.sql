@@ -170,17 +170,26 @@ FROM described CROSS JOIN LATERAL (
 -- name: load_segments
 -- Segments by their ids, and those that the writes among them repeat items of.
 WITH named AS MATERIALIZED (
-    SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references
-    FROM {schema}.delta_segments
-    WHERE thread_key = $1 AND segment_id = ANY ($2::text::bigint[])
+    SELECT segment.*
+    FROM (SELECT DISTINCT unnest($2::text::bigint[]) AS id) AS wanted CROSS JOIN LATERAL (
+        SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references
+        FROM {schema}.delta_segments
+        WHERE thread_key = $1 AND segment_id = wanted.id
+        OFFSET 0
+    ) AS segment
+), repeated AS MATERIALIZED (
+    SELECT DISTINCT unnest(segment_references) AS id FROM named WHERE kind = 3
+    EXCEPT SELECT segment_id FROM named
 )
 SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text FROM named
 UNION ALL
-SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text
-FROM {schema}.delta_segments
-WHERE thread_key = $1
-    AND segment_id = ANY (ARRAY(SELECT DISTINCT unnest(segment_references) FROM named WHERE kind = 3))
-    AND NOT segment_id = ANY ($2::text::bigint[]);
+SELECT segment.*
+FROM repeated CROSS JOIN LATERAL (
+    SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text
+    FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND segment_id = repeated.id
+    OFFSET 0
+) AS segment;
 
 -- name: list_checkpoint
 -- A listing that names thread, namespace and checkpoint: one entry at most.
