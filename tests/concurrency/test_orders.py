@@ -6,7 +6,6 @@ import asyncio
 import random
 from typing import Any
 
-import pytest
 from langgraph.checkpoint.base import create_checkpoint, empty_checkpoint
 
 from deltastore import DeltaSaver
@@ -47,11 +46,10 @@ async def final(saver: DeltaSaver, thread_id: str, seed: int, *, at_once: bool) 
     return first.checkpoint, first.metadata, first.pending_writes, second.checkpoint, second.pending_writes, history
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after the other"])
-async def test_a_hundred_orders_give_one_result(database_dsn: str, at_once: bool) -> None:
-    """F21."""
+async def test_a_hundred_orders_give_one_result(database_dsn: str) -> None:
+    """F21: half of them at the same time, half one after the other."""
     async with DeltaSaver.from_conn_string(database_dsn, max_size=8) as saver:
-        results = [await final(saver, f"t{seed}", seed, at_once=at_once) for seed in range(100)]
+        results = [await final(saver, f"t{seed}", seed, at_once=bool(seed % 2)) for seed in range(100)]
     assert all(each == results[0] for each in results)
     _, _, pending, _, _, history = results[0]
     assert pending is not None

@@ -34,7 +34,7 @@ WRITER = """
             told.append(checkpoint["id"])
         print(json.dumps(told))
 """
-STEPS = 30
+STEPS = 20
 
 
 def test_branches_of_one_thread_do_not_mix(database_dsn: str) -> None:

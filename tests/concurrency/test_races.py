@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from deltastore import BrokenChainError, DeltaSaver
 from tests.faults.stories import Step, Story, config_of, until
 
-ROUNDS = [pytest.param(6, id="quick"), pytest.param(60, id="many", marks=pytest.mark.slow)]
+ROUNDS = [pytest.param(3, id="quick"), pytest.param(60, id="many", marks=pytest.mark.slow)]
 STEPS = 25
 
 
