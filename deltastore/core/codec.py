@@ -112,6 +112,8 @@ class Codec:
         if type(value) is self.snapshot_type:
             inner = self.encode(value.value, where, recall)
             return EncodedValue(inner.kind | SNAPSHOT, inner.items, inner.keys, inner.digests)
+        if type(value) is list or type(value) is dict:
+            value = value.copy()  # at once, while another thread may go on with it
         if type(value) is list:
             items, digests = self._elements(value, range(len(value)), where, recall)
             return EncodedValue(ValueKind.LIST, items, None, digests)
@@ -137,10 +139,11 @@ class Codec:
         for value, position in zip(values, positions, strict=True):
             found = None if recall is None else recall.find(value)
             if found is None:
+                noted = recall.note(value) if recall is not None and self.is_msgpack else None
                 item = self._element(value, f"{where}[{position!r}]")
                 mark = digest(item)
-                if recall is not None and self.is_msgpack:
-                    recall.keep(value, item, mark)
+                if recall is not None:
+                    recall.keep(noted, item, mark)
             else:
                 item, mark = found.item, found.mark()
             items.append(item)

@@ -95,7 +95,7 @@ class Remembered:
             others = [each for each in fields.values() if type(each) is not str]
             contents = (list(fields), others) if fields is value else others
             return marshal.dumps(contents, MARSHAL_VERSION) == self.contents
-        except (ValueError, TypeError):
+        except (RuntimeError, ValueError, TypeError):
             return False
 
     def mark(self) -> bytes:
@@ -112,13 +112,18 @@ def remember(value: Any, item: bytes, digest: bytes | Callable[[], bytes]) -> Re
     fields = _fields(value)
     if fields is None and type(value) is not list:
         return None
-    if item[0] != MSGPACK or NUMPY_ARRAY in item:
+    if not _shows_no_array(item):
         return None
     try:
+        before = None if fields is None else fields.copy()
         contents = marshal.dumps(_contents(value, fields), MARSHAL_VERSION)
-    except ValueError:
+    except (RuntimeError, ValueError):  # another thread changes it, or marshal does not take it
         return None
-    return Remembered(value, None if fields is None else fields.copy(), contents, item, digest)
+    return Remembered(value, before, contents, item, digest)
+
+
+def _shows_no_array(item: bytes) -> bool:
+    return item[0] == MSGPACK and NUMPY_ARRAY not in item
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +142,15 @@ class Recall:
         self.kept.append(found)
         return found
 
-    def keep(self, value: Any, item: bytes, digest: bytes) -> None:
-        """Takes note of an element that was just encoded."""
-        remembered = remember(value, item, digest)
-        if remembered is not None:
-            self.kept.append(remembered)
+    def note(self, value: Any) -> Remembered | None:
+        """What an element is *before* it is encoded. If another thread changes it meanwhile, that is seen next time."""
+        return remember(value, bytes([MSGPACK]), b"")
+
+    def keep(self, noted: Remembered | None, item: bytes, digest: bytes) -> None:
+        """Remembers what a noted element was encoded to."""
+        if noted is not None and (noted.contents is None or _shows_no_array(item)):
+            noted.item, noted.digest = item, digest
+            self.kept.append(noted)
 
 
 @dataclass(slots=True)

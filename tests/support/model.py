@@ -221,16 +221,16 @@ class Model:
         for node in heads.values():
             node.parent_id = None
 
-    def sweep(self, thread: str, newest: Mapping[str, str]) -> None:
-        """Drops writes that nobody can see: of deleted checkpoints, and of those that can't arrive any more.
+    def forget_writes(self, thread: str, are_stored: Callable[[Place], bool]) -> None:
+        """Drops writes that nobody can see after a deletion.
 
         Args:
             thread: The thread.
-            newest: The largest id of each namespace that was stored when the deletion began.
+            are_stored: Whether writes are kept whose checkpoint has not arrived.
         """
         for place in [place for place in self.writes if place[0] == thread]:
             node = self.nodes.get(place)
-            if node.hidden if node is not None else place[2] <= newest.get(place[1], ""):
+            if node.hidden if node is not None else not are_stored(place):
                 del self.writes[place]
 
     def copy_thread(self, source: str, target: str) -> None:
