@@ -180,7 +180,7 @@ def _cuts(places: list[Location], start: int, end: int) -> Iterator[tuple[int, i
         if isinstance(place, bytes):
             inline_bytes += len(place)
         elif place < 0:
-            return
+            start, inline_bytes = at + 1, 0
         if at + 1 - start >= PAGE_PIECES or inline_bytes >= PAGE_INLINE_BYTES:
             yield start, at + 1
             start, inline_bytes = at + 1, 0
