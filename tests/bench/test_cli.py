@@ -47,11 +47,14 @@ def bench(*arguments: str) -> int:
         (("run", "--concurrency", "0,8"), "expected numbers from 1"),
         (("run", "--concurrency", "many"), "expected numbers from 1"),
         (("run", "--workload", "replay"), "workload replay needs --trace FILE"),
-        (("run", "--workload", "replay", "--trace", "/nowhere/trace.jsonl"), "/nowhere/trace.jsonl cannot be read"),
+        (
+            ("run", "--workload", "replay", "--trace", "/proc/nowhere/trace.jsonl"),
+            "/proc/nowhere/trace.jsonl cannot be read",
+        ),
         (("run", "--dsn", "mysql://x"), "is no DSN: expected embedded"),
-        (("run", "--targets", "memory", "--out", "/nowhere/x.json"), "cannot be written to /nowhere/x.json"),
+        (("run", "--targets", "memory", "--out", "/proc/nowhere/x.json"), "cannot be written to /proc/nowhere/x.json"),
         (("run", "--turns", "1"), "1 is not in the range"),
-        (("report", "/nowhere/x.json"), "record /nowhere/x.json cannot be read"),
+        (("report", "/proc/nowhere/x.json"), "record /proc/nowhere/x.json cannot be read"),
         (("dance",), "No such command"),
     ],
 )
