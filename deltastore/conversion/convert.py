@@ -48,11 +48,13 @@ def codec_of(serde: SerializerProtocol) -> tuple[Codec, Cipher | None]:
     """How values are encoded with a saver's serializer.
 
     An `EncryptedSerializer` is taken apart: equal values have to be recognised, and compressed, before they are
-    encrypted. A serializer that encrypts in a way of its own works, but nothing can be recognised through it.
+    encrypted. A serializer that encrypts in a way of its own works, but nothing can be recognised through it. One that
+    is built on LangGraph's but writes in a way of its own may call something "msgpack" that is none.
     """
     if isinstance(serde, EncryptedSerializer) and type(serde).dumps_typed is EncryptedSerializer.dumps_typed:
         return codec_of(serde.serde)[0], serde.cipher
-    return Codec(serde, isinstance(serde, JsonPlusSerializer), _DeltaSnapshot), None
+    is_msgpack = isinstance(serde, JsonPlusSerializer) and type(serde).dumps_typed is JsonPlusSerializer.dumps_typed
+    return Codec(serde, is_msgpack, _DeltaSnapshot), None
 
 
 def config_of(thread: ThreadRef, namespace: str, checkpoint_id: bytes) -> RunnableConfig:

@@ -109,7 +109,7 @@ class Codec:
         Raises:
             UnserializableValueError: The serializer refused a part, or would have changed a string silently.
         """
-        if type(value) is self.snapshot_type:
+        if type(value) is self.snapshot_type and type(value.value) is not self.snapshot_type:
             inner = self.encode(value.value, where, recall)
             return EncodedValue(inner.kind | SNAPSHOT, inner.items, inner.keys, inner.digests)
         if type(value) is list or type(value) is dict:

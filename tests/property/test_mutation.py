@@ -82,19 +82,19 @@ def test_another_thread_that_keeps_appending_breaks_no_save():
         thread.join()
 
 
-class ChangedMeanwhile(JsonPlusSerializer):
+def changing_meanwhile(change: Callable[[], None]) -> JsonPlusSerializer:
     """Another thread changes the value between its first encoding and what follows."""
+    serde: Any = JsonPlusSerializer()
+    changes = [change]
 
-    def __init__(self, change: Callable[[], None]) -> None:
-        super().__init__()
-        self.changes = [change]
-
-    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        encoded = super().dumps_typed(obj)
-        for change in self.changes:
-            change()
-        self.changes = []
+    def dumps_typed(value: Any) -> tuple[str, bytes]:
+        encoded = JsonPlusSerializer.dumps_typed(serde, value)
+        while changes:
+            changes.pop()()
         return encoded
+
+    serde.dumps_typed = dumps_typed
+    return serde  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("kind", ["dict", "list", "message"])
@@ -106,7 +106,7 @@ def test_a_change_right_after_an_element_was_encoded_is_seen_by_the_next_save(ki
         "list": lambda value: value.append(1),
         "message": lambda value: setattr(value, "content", value.content + "1"),
     }
-    saver = DeltaSaver.in_memory(serde=ChangedMeanwhile(lambda: changes[kind](element)))
+    saver = DeltaSaver.in_memory(serde=changing_meanwhile(lambda: changes[kind](element)))
     puts = Puts(saver)
     root = puts.put(None, {"a": [element]})
     head = puts.put(root, {"a": [element]})
