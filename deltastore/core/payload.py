@@ -154,8 +154,11 @@ def pack_checkpoint(payload: CheckpointPayload, old_pages: Sequence[int], new_pa
 
 
 def unpack_volatile(plain: bytes) -> list[Any]:
-    """Only the changing part of the metadata of a checkpoint's document."""
-    return list(unpack(plain)[1])
+    """Only the changing part of the metadata of a checkpoint's document. Raises `CorruptPayloadError`."""
+    document = unpack(plain)
+    if not isinstance(document, list) or len(document) < 2 or not isinstance(document[1], list):
+        raise CorruptPayloadError("a checkpoint's payload has an unknown form")
+    return document[1]
 
 
 def unpack_checkpoint(plain: bytes, segments: Sequence[int], pages: Mapping[int, PieceList]) -> CheckpointPayload:
