@@ -148,7 +148,8 @@ class Maintenance:
                 if each.namespace == put.namespace and each.parent_id == put.checkpoint_id and each.depth > 0
             ]
             structure = await self._structure(edit, rows, children, cipher)
-            updates = [RowUpdate(row, segments)]
+            hidden = {(each.namespace, each.checkpoint_id) for each in rows.checkpoints if each.hidden}
+            updates = [RowUpdate(replace(row, orphaned=(put.namespace, put.parent_id) in hidden), segments)]
             for child in children:
                 updates += self._reanchor(structure, child, child, cipher)
             await edit.apply(ThreadChanges(updates=tuple(updates), new_metadata=(metadata,)))

@@ -193,6 +193,7 @@ class SaverMachine(RuleBasedStateMachine):
         else:
             parent = self._parent(data, node.place[:2], besides=node.place[2])
             self._save(which, node.place[:2], parent, node.place[2], data)
+        self._forget_swept_writes(node.place[0])
 
     @rule(which=st.integers(0, 1), thread=st.integers(0, 1))
     def keep_latest(self, which: int, thread: int) -> None:
@@ -427,7 +428,13 @@ class SaverMachine(RuleBasedStateMachine):
         return {(name, row.namespace, unpack_checkpoint_id(row.checkpoint_id)) for row in checkpoints}
 
     def _swept(self, name: str) -> None:
-        """After a deletion: writes that wait for their checkpoint are kept for a while, all of a checkpoint or none."""
+        """After a deletion."""
+        self._forget_swept_writes(name)
+        self._check(name)
+        self._check_nothing_unneeded(name)
+
+    def _forget_swept_writes(self, name: str) -> None:
+        """Writes that wait for their checkpoint are kept for a while."""
         rows = self._rows(name)
         segments = () if rows is None else rows.segments
         stored = Counter(
@@ -441,8 +448,6 @@ class SaverMachine(RuleBasedStateMachine):
                 self.ids += 1
                 stored[place] = 0
         self.model.forget_writes(name, lambda place: stored[place] > 0)
-        self._check(name)
-        self._check_nothing_unneeded(name)
 
     def _check_nothing_unneeded(self, name: str) -> None:
         """After a deletion only what a visible checkpoint needs is stored, and writes that wait for theirs."""

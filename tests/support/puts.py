@@ -16,6 +16,9 @@ from tests.support.exact import exact_history
 class _Nothing:
     """Stands for a channel that gets a new version and no value, as DeltaChannels and cleared channels do."""
 
+    def __repr__(self) -> str:
+        return "NOTHING"
+
 
 NOTHING = _Nothing()
 
