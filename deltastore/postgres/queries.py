@@ -34,13 +34,13 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 AnyConnection: TypeAlias = "Connection[Any] | PoolConnectionProxy[Any]"
 
 
-def statements(schema: str) -> dict[str, str]:
-    """All statements by name, for one schema, without their comments.
+def statements(schema: str, file_name: str = "queries.sql") -> dict[str, str]:
+    """All statements of a file of this package by name, for one schema, without their comments.
 
     Raises:
         InvalidConfigError: The schema's name cannot be used.
     """
-    text = files("deltastore.postgres").joinpath("queries.sql").read_text(encoding="utf-8")
+    text = files("deltastore.postgres").joinpath(file_name).read_text(encoding="utf-8")
     _, *named = _NAME.split(text)
     return {name: _statement(body, schema) for name, body in zip(named[::2], named[1::2], strict=True)}
 
