@@ -213,9 +213,9 @@ class MemoryStorage:
         try:
             yield edit
         except BaseException:
-            self._end_edit(thread_key, None)
+            self._end_edit(thread_key, None, removed=False)
             raise
-        self._end_edit(thread_key, edit.thread)
+        self._end_edit(thread_key, edit.thread, removed=thread is not None and edit.thread is None)
 
     @asynccontextmanager
     async def _no_edit(self, thread_key: bytes) -> AsyncIterator[None]:
@@ -228,10 +228,12 @@ class MemoryStorage:
                     return
             await asyncio.shield(asyncio.wrap_future(editing))
 
-    def _end_edit(self, thread_key: bytes, edited: _Thread | None) -> None:
+    def _end_edit(self, thread_key: bytes, edited: _Thread | None, *, removed: bool) -> None:
         with self._lock:
             if edited is not None:
                 self._threads[thread_key] = edited
+            elif removed:
+                del self._threads[thread_key]
             self._edits.pop(thread_key).set_result(None)
 
     def _is_current(self, thread: _Thread | None, epoch: int | None) -> bool:
@@ -267,6 +269,11 @@ class _MemoryEdit:
         """Segments with their payloads; those that do not exist are left out."""
         return self.thread.found(segment_ids) if self.thread else []
 
+    async def documents(self, metadata_ids: Sequence[int]) -> list[MetadataRow]:
+        """Metadata documents; those that do not exist are left out."""
+        stored = self.thread.metadata if self.thread else {}
+        return [stored[number] for number in dict.fromkeys(metadata_ids) if number in stored]
+
     async def apply(self, changes: ThreadChanges) -> None:
         """Makes the changes in the copy."""
         thread = self.thread
@@ -284,6 +291,10 @@ class _MemoryEdit:
         _drop(thread.metadata, changes.delete_metadata)
         if changes.removes:
             thread.epoch = next(self._numbers)
+
+    async def remove(self) -> None:
+        """Removes the thread when the edit ends."""
+        self.thread = None
 
     async def restart(self, thread: ThreadRef) -> None:
         """Begins the thread anew, in the copy."""

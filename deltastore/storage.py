@@ -24,6 +24,7 @@ from deltastore.core.model import (
     Known,
     ListEntry,
     ListQuery,
+    MetadataRow,
     NewRows,
     Refusal,
     Save,
@@ -45,8 +46,14 @@ class ThreadEdit(Protocol):
     async def segments(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
         """Segments with their payloads; those that do not exist are left out."""
 
+    async def documents(self, metadata_ids: Sequence[int]) -> list[MetadataRow]:
+        """Metadata documents with their payloads; those that do not exist are left out."""
+
     async def apply(self, changes: ThreadChanges) -> None:
         """Makes the changes. They are seen by others when the edit ends without an error, else dropped."""
+
+    async def remove(self) -> None:
+        """Removes all that the thread has, as `Storage.delete_thread` does."""
 
     async def restart(self, thread: ThreadRef) -> None:
         """Removes all that the thread has, and makes its row: what follows are the rows of a whole thread.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from deltastore.core.model import NewRows, RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.core.model import MetadataRow, NewRows, RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
 from deltastore.errors import DatabaseUnavailableError
 from deltastore.postgres.queries import AnyConnection, Queries
 
@@ -43,6 +43,10 @@ class PostgresEdit:
         """Segments with their payloads; those that do not exist are left out."""
         return await self._queries.load_segments(self._connection, self._key, segment_ids)
 
+    async def documents(self, metadata_ids: Sequence[int]) -> list[MetadataRow]:
+        """Metadata documents with their payloads; those that do not exist are left out."""
+        return await self._queries.edit_documents(self._connection, self._key, metadata_ids)
+
     async def apply(self, changes: ThreadChanges) -> None:
         """Makes the changes, which end with the transaction."""
         if not changes:
@@ -64,6 +68,10 @@ class PostgresEdit:
             await queries.renew_epoch(connection, key)
         else:
             await queries.renew_revision(connection, key)
+
+    async def remove(self) -> None:
+        """Removes all rows of the thread."""
+        await self._queries.delete_thread(self._connection, self._key)
 
     async def restart(self, thread: ThreadRef) -> None:
         """Removes all rows of the thread and makes its row anew, so that nobody else can until the transaction ends."""

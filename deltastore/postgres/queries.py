@@ -187,6 +187,13 @@ class Queries:
         records = await connection.fetch(self.text["edit_metadata"], thread_key)
         return [(record["metadata_id"], record["run_id"]) for record in records]
 
+    async def edit_documents(
+        self, connection: AnyConnection, thread_key: bytes, metadata_ids: Sequence[int]
+    ) -> list[MetadataRow]:
+        """Metadata documents by id."""
+        records = await connection.fetch(self.text["edit_documents"], thread_key, rows.array(metadata_ids))
+        return [MetadataRow(record["metadata_id"], record["document"], record["payload"]) for record in records]
+
     async def insert_segments(
         self, connection: AnyConnection, thread_key: bytes, row: CheckpointRow, segments: Sequence[NewSegment]
     ) -> tuple[int, ...]:

@@ -344,6 +344,11 @@ FROM {schema}.delta_segments WHERE thread_key = $1;
 -- All metadata documents of the thread by their run.
 SELECT metadata_id, document ->> 'run_id' AS run_id FROM {schema}.delta_metadata WHERE thread_key = $1;
 
+-- name: edit_documents
+-- Metadata documents by their ids.
+SELECT metadata_id, document::text AS document, payload
+FROM {schema}.delta_metadata WHERE thread_key = $1 AND metadata_id = ANY ($2::text::bigint[]);
+
 -- name: insert_segments
 -- New segments of one rewritten checkpoint, in order.
 INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)

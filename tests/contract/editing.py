@@ -160,6 +160,45 @@ class EditingContract:
         saved = await save(storage, row(4, 2, 2), NewSegment(VALUES, b"n"), epoch=chains.epoch)
         assert saved.segment_ids[0] > three
 
+    async def test_documents_are_found_by_their_ids(self, storage: Storage) -> None:
+        other = MetadataRow(5, '{"user": "ann"}', b"other")
+        await save(storage, row(1))
+        await save(storage, row(2, metadata_id=5), metadata=other)
+        async with storage.edit(T.key) as edit:
+            found = await edit.documents([5, METADATA.metadata_id, 10**9])
+        assert sorted((each.metadata_id, each.payload) for each in found) == [
+            (METADATA.metadata_id, METADATA.payload),
+            (5, b"other"),
+        ]
+        assert [json.loads(each.document) for each in found if each.metadata_id == 5] == [{"user": "ann"}]
+        async with storage.edit(OTHER.key) as edit:
+            assert await edit.documents([5]) == []
+
+    async def test_a_thread_is_removed_when_the_edit_ends(self, storage: Storage) -> None:
+        await save(storage, row(1), NewSegment(VALUES, b"v"))
+        await save_writes(storage, 9)
+        await save(storage, row(1), thread=OTHER)
+        before = await structure(storage)
+
+        async def fail() -> None:
+            async with storage.edit(T.key) as edit:
+                await edit.remove()
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        assert await structure(storage) == before
+        async with storage.edit(T.key) as edit:
+            await edit.remove()
+            assert rows_of(await load(storage, 1)) == [1]
+            task = asyncio.create_task(storage.save(Save(T, row(2, 1, 1))))
+            assert await stays_pending(task)
+        assert await task is Refusal.STALE
+        assert await structure(storage) is None
+        async with storage.edit(T.key) as edit:
+            await edit.remove()
+        assert await structure(storage, OTHER) is not None
+
     async def test_a_save_waits_for_a_thread_that_is_being_written(self, storage: Storage) -> None:
         async with storage.edit(T.key) as edit:
             await edit.restart(T)

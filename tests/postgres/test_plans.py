@@ -14,8 +14,8 @@ from deltastore.postgres.queries import statements
 SCHEMA = "deltastore"
 HOT = (
     "save", "save_writes", "load_chains", "load_segments", "list_checkpoint", "list_namespace", "list_namespace_below",
-    "list_thread", "find_runs", "lock_thread", "edit_checkpoints", "edit_segments", "edit_metadata", "delete_segments",
-    "delete_checkpoints", "mark_checkpoints", "delete_thread", "has_rows",
+    "list_thread", "find_runs", "lock_thread", "edit_checkpoints", "edit_segments", "edit_metadata", "edit_documents",
+    "delete_segments", "delete_checkpoints", "mark_checkpoints", "delete_thread", "has_rows",
 )  # fmt: skip
 ORDERED = ("list_namespace", "list_namespace_below")
 ONE_DESCENT_PER_ROW = ("save", "load_chains", "load_segments")
