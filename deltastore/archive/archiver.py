@@ -1,0 +1,168 @@
+"""A thread on its way out: written, read back, and only then removed.
+
+1. Its structure is read under its lock, which is let go at once. Its payloads are read without a lock, some megabytes
+   at a time: rows never change, so what was there is still there, or gone.
+2. The file is written under another name, and read back in full.
+3. Under the lock again its structure is compared with that of step 1. If nothing differs, the file gets its name and
+   the thread is removed, in the same transaction. Otherwise somebody wrote to it: it stays, and the file goes.
+
+So whatever ends a run, at any moment, the thread is in the database or in a file that was read back, or in both. The
+name of a file comes from what the thread holds: a run after an interrupted one replaces the file by the same, and a
+thread that was archived, begun anew and archived again gets another one. A file that has its name is never removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from deltastore.archive.files import ThreadFile, prove
+from deltastore.archive.places import Draft, Place
+from deltastore.archive.report import Outcome, Status
+from deltastore.core.archive import ArchiveHeader, Row
+from deltastore.core.archive_rows import Packing
+from deltastore.core.frame import Cipher
+from deltastore.core.model import MetadataRow, ThreadRef, ThreadRows
+from deltastore.errors import BrokenChainError, StoredDataError
+from deltastore.storage import Storage
+
+BATCH_BYTES = 4 * 1024 * 1024
+BATCH_ROWS_MAX = 1024
+FIRST_BATCH_ROWS = 32
+NAME_CHARACTERS = 80
+SUFFIX = ".deltastore"
+
+
+class _ThreadChangedError(Exception):
+    """The thread is not what it was when its structure was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archiver:
+    """Moves threads into files.
+
+    Attributes:
+        storage: Where threads are.
+        place: Where files go.
+        cipher: The cipher of the threads, which ciphers the files too.
+        keep: Leave the threads in the database.
+    """
+
+    storage: Storage
+    place: Place
+    cipher: Cipher | None = None
+    keep: bool = False
+
+    async def archive(self, thread: ThreadRef) -> Outcome:
+        """Moves one thread. What happens to it alone is the outcome.
+
+        Raises:
+            InvalidConfigError: The place cannot be written to; the thread is left as it was.
+            DatabaseError: The database is away; the thread is there, or in its file, or both.
+        """
+        try:
+            return await self._archive(thread)
+        except StoredDataError as error:
+            return Outcome(thread.thread_id, Status.FAILED, str(error))
+
+    async def _archive(self, thread: ThreadRef) -> Outcome:
+        async with self.storage.edit(thread.key) as edit:
+            rows = await edit.rows()
+            documents = await edit.documents([number for number, _ in rows.metadata]) if rows is not None else []
+        if rows is None:
+            return Outcome(thread.thread_id, Status.MISSING, "there is no such thread")
+        try:
+            with self.place.written() as draft:
+                written = await self._write(draft, rows, documents)
+                await asyncio.to_thread(prove, draft.url, self.cipher, written.contents)
+                return await self._settle(draft, rows, written)
+        except _ThreadChangedError as error:
+            return Outcome(thread.thread_id, Status.CHANGED, str(error))
+
+    async def _write(self, draft: Draft, rows: ThreadRows, documents: Sequence[MetadataRow]) -> ThreadFile:
+        """Writes the file."""
+        header = ArchiveHeader(
+            rows.thread.thread_id,
+            len(rows.metadata),
+            len(rows.segments),
+            len(rows.checkpoints),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            version("langgraph-checkpoint-deltastore"),
+            self.cipher is not None,
+        )
+        packing = Packing(rows.thread, [each.segment_id for each in rows.segments], self.cipher)
+        file = await asyncio.to_thread(draft.open)
+        written = ThreadFile(file, header, packing, self.cipher)
+        async for batch in self._rows(rows, documents):
+            await asyncio.to_thread(written.add, batch)
+        await asyncio.to_thread(written.end)
+        await asyncio.to_thread(draft.close)
+        return written
+
+    async def _settle(self, draft: Draft, rows: ThreadRows, written: ThreadFile) -> Outcome:
+        """Names the file and removes the thread, if it is what was written."""
+        name = file_name(rows.thread.thread_id, written.fingerprint)
+        async with self.storage.edit(rows.thread.key) as edit:
+            now = await edit.rows()
+            if now is None or not _same(rows, now):
+                raise _ThreadChangedError("it was written to meanwhile" if now else "it was deleted meanwhile")
+            await asyncio.to_thread(draft.name, name)
+            if not self.keep:
+                await edit.remove()
+        return Outcome(
+            rows.thread.thread_id,
+            Status.COPIED if self.keep else Status.ARCHIVED,
+            file=self.place.url_of(name),
+            checkpoints=len(rows.checkpoints),
+            payload_bytes=written.payload_bytes,
+            file_bytes=written.file_bytes,
+        )
+
+    async def _rows(self, rows: ThreadRows, documents: Sequence[MetadataRow]) -> AsyncIterator[Sequence[Row]]:
+        """All rows in the order of the file, in batches."""
+        yield sorted(documents, key=lambda each: each.metadata_id)
+        ids = sorted(each.segment_id for each in rows.segments)
+        batch_rows, at = FIRST_BATCH_ROWS, 0
+        while at < len(ids):
+            wanted = ids[at : at + batch_rows]
+            loaded = await self.storage.load_segments(rows.thread.key, wanted)
+            found = {each.segment_id: each for each in loaded}
+            if not found.keys() >= set(wanted):
+                await self._explain(rows)
+            yield [found[each] for each in wanted]
+            at += len(wanted)
+            payload_bytes = 1 + sum(len(found[each].payload) for each in wanted)
+            batch_rows = max(1, min(2 * batch_rows, BATCH_ROWS_MAX, BATCH_BYTES * len(wanted) // payload_bytes))
+        yield sorted(rows.checkpoints, key=lambda each: each.key)
+
+    async def _explain(self, rows: ThreadRows) -> None:
+        """Says why segments are not there any more."""
+        async with self.storage.edit(rows.thread.key) as edit:
+            now = await edit.rows()
+        if now is None or now.epoch != rows.epoch:
+            raise _ThreadChangedError("it was deleted or pruned meanwhile")
+        raise BrokenChainError(
+            f"thread {rows.thread.thread_id!r}: segments cannot be read although they are there",
+            hint="look at the log of the database",
+        )
+
+
+def _same(one: ThreadRows, other: ThreadRows) -> bool:
+    """Whether a thread is what it was."""
+    return one.epoch == other.epoch and all(
+        set(before) == set(after)
+        for before, after in (
+            (one.checkpoints, other.checkpoints),
+            (one.segments, other.segments),
+            (one.metadata, other.metadata),
+        )
+    )
+
+
+def file_name(thread_id: str, fingerprint: str) -> str:
+    """The name of an archive: the thread's id as far as it makes a good name, and the fingerprint."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", thread_id)[:NAME_CHARACTERS] + f".{fingerprint}{SUFFIX}"

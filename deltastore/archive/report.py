@@ -1,0 +1,91 @@
+"""What became of threads and archives, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from deltastore.errors import StoredDataError
+
+
+class Status(StrEnum):
+    """What became of a thread."""
+
+    ARCHIVED = "archived"
+    """It is in a file that was read back, and not in the database any more."""
+    COPIED = "copied"
+    """It is in a file that was read back, and still in the database, as was asked for."""
+    RESTORED = "restored"
+    """It is in the database again; the file is left as it was."""
+    CHANGED = "changed"
+    """Somebody wrote to it meanwhile: it stays in the database, and there is no file."""
+    MISSING = "missing"
+    """There is no such thread."""
+    FAILED = "failed"
+    """It was left as it was, for the reason that is given."""
+    COUNTED = "counted"
+    """Dry run: it would be archived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One thread.
+
+    Attributes:
+        thread_id: The thread.
+        status: What became of it.
+        reason: Why it was left as it was; else empty.
+        file: The address of its archive; empty if there is none.
+        checkpoints: How many checkpoints it has, support rows included.
+        payload_bytes: Bytes of its payloads in the database.
+        file_bytes: Bytes of its archive.
+    """
+
+    thread_id: str
+    status: Status
+    reason: str = ""
+    file: str = ""
+    checkpoints: int = 0
+    payload_bytes: int = 0
+    file_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """All threads of one run, without a list of those that went well."""
+
+    counts: Counter[Status] = field(default_factory=Counter)
+    unsettled: list[Outcome] = field(default_factory=list)
+    checkpoints: int = 0
+    payload_bytes: int = 0
+    file_bytes: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Counts a thread."""
+        self.counts[outcome.status] += 1
+        self.checkpoints += outcome.checkpoints
+        self.payload_bytes += outcome.payload_bytes
+        self.file_bytes += outcome.file_bytes
+        if outcome.status in (Status.CHANGED, Status.MISSING, Status.FAILED):
+            self.unsettled.append(outcome)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or that of stored data which does not add up if a thread failed or is missing.
+
+        A thread that was written to is in use: it is no problem, and the next run looks at it again.
+        """
+        failed = self.counts[Status.FAILED] + self.counts[Status.MISSING]
+        return StoredDataError.exit_code if failed else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "threads": {str(status): count for status, count in sorted(self.counts.items())},
+            "checkpoints": self.checkpoints,
+            "payload_bytes": self.payload_bytes,
+            "file_bytes": self.file_bytes,
+            "unsettled": [asdict(outcome) for outcome in self.unsettled],
+        }

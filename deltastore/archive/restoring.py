@@ -1,0 +1,97 @@
+"""A thread on its way back: the file is read in full once before anything is written, then the thread lands whole.
+
+It lands in one transaction with segment ids of its new database, larger than all that it gave before. Payloads are
+sealed anew: with the cipher that is given, whether or not the thread had one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deltastore.archive.files import prove, reading
+from deltastore.archive.report import Outcome, Status
+from deltastore.conversion import validate
+from deltastore.core.archive import ArchiveHeader, Row
+from deltastore.core.archive_rows import Unpacking
+from deltastore.core.frame import Cipher
+from deltastore.core.model import CheckpointRow, MetadataRow, NewRows, SegmentRow, ThreadRef
+from deltastore.errors import InvalidConfigError
+from deltastore.memory import MemoryStorage
+from deltastore.storage import Storage, ThreadEdit
+
+
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """Brings archived threads back.
+
+    Attributes:
+        storage: Where they go. Its schema is set up.
+        cipher: Deciphers the files, and ciphers the threads.
+        replace: Whether a thread that is there already is replaced.
+    """
+
+    storage: Storage
+    cipher: Cipher | None = None
+    replace: bool = False
+
+    async def restore(self, url: str, thread_id: str | None = None) -> Outcome:
+        """Brings one thread back, whole or not at all.
+
+        Args:
+            url: The file: anything that fsspec opens.
+            thread_id: What the thread is to be called; by default as it was.
+
+        Raises:
+            InvalidConfigError: The file cannot be opened, or the thread is there already.
+            StoredDataError: The file is damaged or cannot be deciphered; nothing was written.
+            DatabaseError: The database did not take it; nothing was written.
+        """
+        header = await asyncio.to_thread(prove, url, self.cipher)
+        thread = validate.thread(header.thread_id if thread_id is None else thread_id)
+        async with self.storage.edit(thread.key) as edit:
+            if not self.replace and await edit.rows() is not None:
+                raise InvalidConfigError(
+                    f"thread {thread.thread_id!r} is there already; {url} was not restored",
+                    hint="give it another name, or say that it is to be replaced",
+                )
+            payload_bytes = await self._land(edit, thread, url)
+        return Outcome(
+            thread.thread_id, Status.RESTORED, file=url, checkpoints=header.checkpoints, payload_bytes=payload_bytes
+        )
+
+    async def _land(self, edit: ThreadEdit, thread: ThreadRef, url: str) -> int:
+        """Writes all rows; the bytes of their payloads."""
+        await edit.restart(thread)
+        payload_bytes = 0
+        with reading(url, self.cipher) as reader:
+            unpacking = Unpacking(await edit.numbers(reader.header.segments), self.cipher)
+            blocks = reader.blocks()
+            while (block := await asyncio.to_thread(next, blocks, None)) is not None:
+                rows = await asyncio.to_thread(_unpacked, unpacking, block)
+                payload_bytes += sum(len(each.payload) for each in (*rows.checkpoints, *rows.segments, *rows.metadata))
+                await edit.insert(rows)
+        return payload_bytes
+
+
+def _unpacked(unpacking: Unpacking, block: Iterable[Row]) -> NewRows:
+    rows = [unpacking.unpack(row) for row in block]
+    return NewRows(
+        tuple(row for row in rows if isinstance(row, CheckpointRow)),
+        tuple(row for row in rows if isinstance(row, SegmentRow)),
+        tuple(row for row in rows if isinstance(row, MetadataRow)),
+    )
+
+
+def read_header(url: str) -> ArchiveHeader:
+    """What an archive says about itself; its rows are not read. Raises as `Restorer.restore`."""
+    with reading(url, None) as reader:
+        return reader.header
+
+
+async def read_archive(url: str, cipher: Cipher | None = None) -> tuple[MemoryStorage, ThreadRef]:
+    """An archive as a storage in memory with its thread in it. Raises as `Restorer.restore`."""
+    storage = MemoryStorage()
+    outcome = await Restorer(storage, cipher).restore(url)
+    return storage, validate.thread(outcome.thread_id)
