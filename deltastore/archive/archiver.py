@@ -124,7 +124,9 @@ class Archiver:
 
     async def _rows(self, rows: ThreadRows, documents: Sequence[MetadataRow]) -> AsyncIterator[Sequence[Row]]:
         """All rows in the order of the file, in batches."""
-        yield sorted(documents, key=lambda each: each.metadata_id)
+        first = sorted(documents, key=lambda document: document.metadata_id)
+        last = sorted(rows.checkpoints, key=lambda checkpoint: checkpoint.key)
+        yield first
         ids = sorted(each.segment_id for each in rows.segments)
         batch_rows, at = FIRST_BATCH_ROWS, 0
         while at < len(ids):
@@ -137,7 +139,7 @@ class Archiver:
             at += len(wanted)
             payload_bytes = 1 + sum(len(found[each].payload) for each in wanted)
             batch_rows = max(1, min(2 * batch_rows, BATCH_ROWS_MAX, BATCH_BYTES * len(wanted) // payload_bytes))
-        yield sorted(rows.checkpoints, key=lambda each: each.key)
+        yield last
 
     async def _explain(self, rows: ThreadRows) -> None:
         """Says why segments are not there any more."""

@@ -18,7 +18,6 @@ from deltastore.core.archive_rows import Unpacking
 from deltastore.core.frame import Cipher
 from deltastore.core.model import CheckpointRow, MetadataRow, NewRows, SegmentRow, ThreadRef
 from deltastore.errors import InvalidConfigError
-from deltastore.memory import MemoryStorage
 from deltastore.storage import Storage, ThreadEdit
 
 
@@ -70,7 +69,7 @@ class Restorer:
             blocks = reader.blocks()
             while (block := await asyncio.to_thread(next, blocks, None)) is not None:
                 rows = await asyncio.to_thread(_unpacked, unpacking, block)
-                payload_bytes += sum(len(each.payload) for each in (*rows.checkpoints, *rows.segments, *rows.metadata))
+                payload_bytes += rows.payload_bytes
                 await edit.insert(rows)
         return payload_bytes
 
@@ -88,10 +87,3 @@ def read_header(url: str) -> ArchiveHeader:
     """What an archive says about itself; its rows are not read. Raises as `Restorer.restore`."""
     with reading(url, None) as reader:
         return reader.header
-
-
-async def read_archive(url: str, cipher: Cipher | None = None) -> tuple[MemoryStorage, ThreadRef]:
-    """An archive as a storage in memory with its thread in it. Raises as `Restorer.restore`."""
-    storage = MemoryStorage()
-    outcome = await Restorer(storage, cipher).restore(url)
-    return storage, validate.thread(outcome.thread_id)

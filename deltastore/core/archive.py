@@ -93,12 +93,13 @@ class ArchiveHeader:
         """The inverse of `encode`; keys that are not known are left out. Raises `CorruptPayloadError`."""
         try:
             document = json.loads(line)
-            header = cls(**{each.name: document[each.name] for each in fields(cls)})
+            found = {each.name: (document[each.name], each.type) for each in fields(cls)}
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged("has a header of an unknown form", repr(error)) from error
-        if not isinstance(header.thread_id, str) or not all(type(each) is int and each >= 0 for each in header.counts):
-            raise _damaged("has a header of an unknown form", repr(document)[:200])
-        return header
+        for name, (value, type_name) in found.items():
+            if type(value).__name__ != type_name or (type_name == "int" and value < 0):
+                raise _damaged("has a header of an unknown form", f"{name} is {value!r}")
+        return cls(**{name: value for name, (value, _) in found.items()})
 
 
 # --- writing
@@ -197,14 +198,14 @@ class ArchiveReader:
             is_other_version = mark.startswith(MARK.rstrip(b"1\n")) and mark.rstrip()[-1:].isdigit()
             problem = "was written by a newer deltastore" if is_other_version else "is not an archive of deltastore"
             raise _damaged(problem, f"it begins with {mark!r}, expected {MARK!r}")
-        line = b""
+        line = bytearray()
         while not line.endswith(b"\n"):
             piece = file.read(1)
             if not piece or len(line) > HEADER_BYTES_MAX:
                 raise _damaged("has no whole header", f"{len(line)} bytes were read")
             line += piece
         self._digest.update(MARK + line)
-        self.header = ArchiveHeader.decode(line)
+        self.header = ArchiveHeader.decode(bytes(line))
 
     def blocks(self) -> Iterator[list[Row]]:
         """The rows, block by block, each with the number or the key that it had.

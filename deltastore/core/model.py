@@ -271,6 +271,11 @@ class NewRows:
     segments: tuple[SegmentRow, ...] = ()
     metadata: tuple[MetadataRow, ...] = ()
 
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of all payloads."""
+        return sum(sum(len(row.payload) for row in rows) for rows in (self.checkpoints, self.segments, self.metadata))
+
 
 @dataclass(frozen=True, slots=True)
 class RowUpdate:

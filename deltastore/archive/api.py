@@ -1,0 +1,112 @@
+"""The calls: move threads of a saver into files, bring them back, and look into a file without a database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from deltastore.archive.archiver import Archiver
+from deltastore.archive.places import Place
+from deltastore.archive.report import Outcome, Report
+from deltastore.archive.restoring import Restorer
+from deltastore.connect import DeltaSaver
+from deltastore.conversion import validate
+
+Threads = Iterable[str] | AsyncIterable[str]
+
+
+async def archive_threads(
+    saver: DeltaSaver,
+    thread_ids: Threads,
+    to: str,
+    *,
+    keep: bool = False,
+    progress: Callable[[Outcome], None] = lambda _: None,
+) -> Report:
+    """Moves threads into files, one for each. Safe to repeat, and to stop at any moment: nothing is lost.
+
+    Args:
+        saver: Where the threads are. Its serializer's cipher, if there is one, ciphers the files.
+        thread_ids: Which threads.
+        to: The folder: `file:///…`, `s3://…`, or whatever else fsspec knows.
+        keep: Leave the threads in the database.
+        progress: Told each thread's outcome when it is done.
+
+    Returns:
+        What became of the threads. One that is written to meanwhile stays as it is, and so does one that is damaged.
+
+    Raises:
+        InvalidConfigError: The folder cannot be written to; the thread in question is left as it was.
+        DatabaseError: The database is away; what is archived already is archived.
+    """
+    report = Report()
+    place = Place(to)
+    async for thread_id in _each(thread_ids):
+        thread = validate.thread(thread_id)
+        outcome = await saver.acall(
+            lambda engine, _, cipher, thread=thread: Archiver(engine.storage, place, cipher, keep).archive(thread)
+        )
+        report.add(outcome)
+        progress(outcome)
+    return report
+
+
+async def restore_archives(
+    saver: DeltaSaver,
+    urls: Iterable[str],
+    *,
+    thread_id: str | None = None,
+    replace: bool = False,
+    progress: Callable[[Outcome], None] = lambda _: None,
+) -> Report:
+    """Brings archived threads back, each whole or not at all. The files stay.
+
+    Args:
+        saver: Where they go. Its serializer's cipher reads the files, and ciphers the threads.
+        urls: The files.
+        thread_id: What the thread is to be called, if there is one file; by default as it was.
+        replace: Replace threads that are there already.
+        progress: Told each thread's outcome when it is done.
+
+    Returns:
+        What became of them.
+
+    Raises:
+        InvalidConfigError: A file cannot be opened, or its thread is there already. Files before it are restored.
+        StoredDataError: A file is damaged or cannot be deciphered; nothing of it was written.
+        DatabaseError: The database did not take it; nothing of it was written.
+    """
+    report = Report()
+    for url in urls:
+        outcome = await saver.acall(
+            lambda engine, _, cipher, url=url: Restorer(engine.storage, cipher, replace).restore(url, thread_id)
+        )
+        report.add(outcome)
+        progress(outcome)
+    return report
+
+
+async def open_archive(url: str, *, serde: SerializerProtocol | None = None) -> DeltaSaver:
+    """An archive as a saver in memory, with the thread under its own name. What is put into it is not kept.
+
+    Args:
+        url: The file.
+        serde: The serializer of the thread, if it is not the default one.
+
+    Raises:
+        InvalidConfigError: The file cannot be opened.
+        StoredDataError: It is damaged or cannot be deciphered.
+    """
+    saver = DeltaSaver.in_memory(serde=serde)
+    await restore_archives(saver, [url])
+    return saver
+
+
+async def _each(thread_ids: Threads) -> AsyncIterable[str]:
+    if isinstance(thread_ids, AsyncIterable):
+        async for thread_id in thread_ids:
+            yield thread_id
+    else:
+        for thread_id in thread_ids:
+            yield thread_id
