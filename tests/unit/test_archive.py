@@ -52,7 +52,8 @@ def test_rows_come_back(cipher: Any) -> None:
     assert read(data, cipher) == ROWS
     assert ArchiveReader(io.BytesIO(data), None).header == HEADER
     assert data.startswith(b'deltastore archive 1\n{"thread_id": "thread \\u00fc", ')
-    assert b"delta" not in data.partition(b"}\n")[2]
+    if cipher is not None:
+        assert b"user" not in data
 
 
 def test_many_blocks_and_the_digest_of_their_contents(monkeypatch: pytest.MonkeyPatch) -> None:
