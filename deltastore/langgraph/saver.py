@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,6 +24,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from deltastore.conversion import convert
+from deltastore.core.codec import Codec
+from deltastore.core.frame import Cipher
 from deltastore.core.memo import Memos
 from deltastore.engine import Engine
 from deltastore.langgraph.bridge import Bridge, Open
@@ -82,6 +84,19 @@ class EngineSaver(BaseCheckpointSaver[Any]):
             return self._bridge.arun(_setup)
         self._bridge.run(_setup)
         return _Done()
+
+    # --- for other parts of deltastore
+
+    async def acall(self, call: Callable[[Engine, Codec, Cipher | None], Coroutine[Any, Any, T]]) -> T:
+        """Runs a function of the engine, the codec and the cipher of the serializer, on the saver's own loop.
+
+        May be awaited on any loop. For what LangGraph has no method for, as `deltastore.inspection`.
+
+        Raises:
+            WrongLoopError: The saver is not open, or its loop has ended.
+        """
+        codec, cipher = convert.codec_of(self.serde)
+        return await self._bridge.arun(lambda engine: call(engine, codec, cipher))
 
     # --- saving
 
