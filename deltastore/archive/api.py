@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable
+from functools import partial
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -12,6 +13,10 @@ from deltastore.archive.report import Outcome, Report
 from deltastore.archive.restoring import Restorer
 from deltastore.connect import DeltaSaver
 from deltastore.conversion import validate
+from deltastore.core.codec import Codec
+from deltastore.core.frame import Cipher
+from deltastore.core.model import ThreadRef
+from deltastore.engine import Engine
 
 Threads = Iterable[str] | AsyncIterable[str]
 
@@ -44,9 +49,7 @@ async def archive_threads(
     place = Place(to)
     async for thread_id in _each(thread_ids):
         thread = validate.thread(thread_id)
-        outcome = await saver.acall(
-            lambda engine, _, cipher, thread=thread: Archiver(engine.storage, place, cipher, keep).archive(thread)
-        )
+        outcome = await saver.acall(partial(_archive, thread, place, keep))
         report.add(outcome)
         progress(outcome)
     return report
@@ -79,9 +82,7 @@ async def restore_archives(
     """
     report = Report()
     for url in urls:
-        outcome = await saver.acall(
-            lambda engine, _, cipher, url=url: Restorer(engine.storage, cipher, replace).restore(url, thread_id)
-        )
+        outcome = await saver.acall(partial(_restore, url, thread_id, replace))
         report.add(outcome)
         progress(outcome)
     return report
@@ -101,6 +102,22 @@ async def open_archive(url: str, *, serde: SerializerProtocol | None = None) -> 
     saver = DeltaSaver.in_memory(serde=serde)
     await restore_archives(saver, [url])
     return saver
+
+
+async def _archive(
+    thread: ThreadRef, place: Place, keep: bool, engine: Engine, _: Codec, cipher: Cipher | None
+) -> Outcome:
+    outcome = await Archiver(engine.storage, place, cipher, keep).archive(thread)
+    engine.cache.forget(thread.key)
+    return outcome
+
+
+async def _restore(
+    url: str, thread_id: str | None, replace: bool, engine: Engine, _: Codec, cipher: Cipher | None
+) -> Outcome:
+    outcome = await Restorer(engine.storage, cipher, replace).restore(url, thread_id)
+    engine.cache.forget(validate.thread(outcome.thread_id).key)
+    return outcome
 
 
 async def _each(thread_ids: Threads) -> AsyncIterable[str]:

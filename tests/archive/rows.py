@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 from deltastore import DeltaSaver
@@ -19,7 +21,8 @@ async def rows_of(saver: DeltaSaver, thread_id: str) -> list[Any] | None:
                 return None
             ids = [each.segment_id for each in rows.segments]
             segments = await edit.segments(ids)
-            documents = await edit.documents([number for number, _ in rows.metadata])
+            found = await edit.documents([number for number, _ in rows.metadata])
+        documents = [replace(each, document=json.dumps(json.loads(each.document), sort_keys=True)) for each in found]
         packing = Packing(rows.thread, ids, cipher)
         return sorted(
             (packing.pack(row) for row in (*documents, *segments, *rows.checkpoints)),

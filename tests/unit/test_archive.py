@@ -137,7 +137,8 @@ def test_other_files_are_told_apart(data: bytes, problem: str) -> None:
 @pytest.mark.parametrize("field", ["thread_id", "segments", "cipher"])
 def test_headers_of_another_form_are_refused(field: str) -> None:
     document = json.loads(HEADER.encode())
-    for value in (None, -1, "1", [], 1.5):
+    values: list[Any] = [None, -1, "1", [], 1.5]
+    for value in values:
         if isinstance(value, type(document[field])) and value != -1:
             continue
         line = json.dumps({**document, field: value}).encode()

@@ -38,7 +38,12 @@ def test_there_and_back_is_the_same_document(name: str) -> None:
 def seen(name: str, plain: bytes) -> list[int]:
     """The ids that a document names."""
     found: list[int] = []
-    renumber(name, plain, lambda number: found.append(number) or number)
+
+    def note(number: int) -> int:
+        found.append(number)
+        return number
+
+    renumber(name, plain, note)
     return found
 
 
