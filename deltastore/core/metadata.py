@@ -80,6 +80,38 @@ def projection(value: Any) -> Any:
     return projection(str(value))
 
 
+def is_projection(found: Any, value: Any) -> bool:
+    """Whether `found`, read from JSON, is the projection of a value.
+
+    Kinds of values that JSON does not know are taken as they are: their texts may differ between processes.
+    """
+    if isinstance(value, Mapping):
+        expected = {projection(key if isinstance(key, str) else str(key)): child for key, child in value.items()}
+        return (
+            isinstance(found, dict)
+            and found.keys() == expected.keys()
+            and all(is_projection(found[key], child) for key, child in expected.items())
+        )
+    if isinstance(value, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(value)
+            and all(is_projection(one, other) for one, other in zip(found, value, strict=True))
+        )
+    if value is None or type(value) in (bool, str):
+        return type(found) is type(value) and bool(found == projection(value))
+    if type(value) in (int, float):
+        return _is_number(found, projection(value))
+    return True
+
+
+def _is_number(found: Any, expected: float | str) -> bool:
+    """Whether two numbers are the same, as far as a float tells: `jsonb` writes a large one as an integer."""
+    if isinstance(expected, str) or not isinstance(found, int | float) or isinstance(found, bool):
+        return bool(found == expected)
+    return found == expected or (isinstance(expected, float) and float(found) == expected)
+
+
 def _are_counters(value: Any) -> bool:
     return type(value) is dict and all(
         type(name) is str and type(pair) in (list, tuple) and len(pair) == 2 and all(type(n) is int for n in pair)

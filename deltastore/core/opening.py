@@ -1,0 +1,338 @@
+"""Every row of a thread opened by itself: the first half of verification.
+
+Loads stop at the first row that does not open. Here nothing stops: each row is opened as far as it goes, and what is
+wrong with it is noted as a fault. What rows mean together is the second half, `walking.py`.
+
+A row whose columns were changed is *mended* (`mending.py`): it goes on as what its payload was made for.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from deltastore.core import metadata as metadatas
+from deltastore.core.codec import NAMED, TYPES, WRAPPED, Codec, EncodedValue, ValueKind, digest
+from deltastore.core.findings import Fault, Kind, shown
+from deltastore.core.frame import Cipher, unseal
+from deltastore.core.identifiers import thread_key
+from deltastore.core.mending import Mending, difference
+from deltastore.core.model import CheckpointRow, MetadataRow, SegmentKind, SegmentRow
+from deltastore.core.payload import (
+    Anchor,
+    CheckpointPayload,
+    checkpoint_binding,
+    metadata_binding,
+    segment_binding,
+    unpack_checkpoint,
+    unpack_page,
+    unpack_values,
+    unpack_writes,
+)
+from deltastore.core.pieces import PieceList
+from deltastore.core.survey import SegmentHead, ThreadSurvey
+from deltastore.core.sweep import RowKey
+from deltastore.core.writes import OpenSegment
+from deltastore.errors import BrokenChainError, CorruptPayloadError, StoredDataError, UnreadableValueError
+
+_KINDS = frozenset(int(kind) for kind in SegmentKind)
+_Row = TypeVar("_Row")
+
+
+@dataclass(slots=True)
+class OpenedSegment:
+    """A segment as far as it opens.
+
+    Attributes:
+        head: The segment.
+        fault: Why it does not open; None if it does.
+        marks: What tells its items apart: 64 bits each, valid in this process only.
+        writes: Its writes, without items.
+        page: Its contents, if it is a page.
+    """
+
+    head: SegmentHead
+    fault: Fault | None = None
+    marks: array[int] = field(default_factory=lambda: array("q"))
+    writes: OpenSegment | None = None
+    page: PieceList | None = None
+
+
+@dataclass(slots=True)
+class OpenedRow:
+    """A checkpoint as far as it opens.
+
+    Attributes:
+        stored: The row as it is stored.
+        row: The row with the columns that its payload was made for.
+        payload: Its payload, or None if it does not open.
+        faults: What is wrong with it, or with the pages that it names.
+        metadata_fault: What is wrong with its metadata.
+    """
+
+    stored: CheckpointRow
+    row: CheckpointRow
+    payload: CheckpointPayload | None = None
+    faults: list[Fault] = field(default_factory=list)
+    metadata_fault: Fault | None = None
+
+
+@dataclass(slots=True)
+class Opening:
+    """The rows of a thread, opened. Give it all segments with `take`, then call `finish`.
+
+    Attributes:
+        survey: The rows.
+        codec: Reads values.
+        cipher: Opens ciphered payloads.
+        thread_id: The thread's id, if its row is there or the id was given.
+        faults: All that is wrong with single rows.
+        segments: The segments by id.
+        rows: The checkpoints by key.
+        documents: What is wrong with each metadata document, or None, by id.
+        projections: Documents whose searchable form is not that of the exact one: the form that it should have.
+        bad_items: Items that cannot be read, by place.
+        ambiguous: Rows stored with different contents under one key: (table, key).
+    """
+
+    survey: ThreadSurvey
+    codec: Codec
+    cipher: Cipher | None
+    thread_id: str | None = None
+    faults: list[Fault] = field(default_factory=list)
+    segments: dict[int, OpenedSegment] = field(default_factory=dict)
+    rows: dict[RowKey, OpenedRow] = field(default_factory=dict)
+    documents: dict[int, Fault | None] = field(default_factory=dict)
+    projections: dict[int, str] = field(default_factory=dict)
+    bad_items: dict[int | bytes, Fault] = field(default_factory=dict)
+    payload_bytes: int = 0
+    _mending: Mending | None = None
+
+    def fault(self, kind: Kind, row: str, detail: str, key: RowKey | None = None, *, is_notice: bool = False) -> Fault:
+        """Notes that something is wrong."""
+        self.faults.append(fault := Fault(kind, row, detail, key, is_notice))
+        return fault
+
+    # --- segments
+
+    def take(self, rows: Sequence[SegmentRow]) -> None:
+        """Opens some segments with their payloads."""
+        for segment_id, copies in _by_key(rows, lambda row: row.segment_id).items():
+            row = copies[0]
+            head = SegmentHead(row.segment_id, row.kind, row.namespace, row.checkpoint_id, row.references, 0)
+            opened = self.segments[segment_id] = OpenedSegment(head)
+            self.payload_bytes += sum(len(copy.payload) for copy in copies)
+            if len(copies) > 1:
+                self._note_copies(f"segment {segment_id}", copies, (row.namespace, row.checkpoint_id))
+                if any(copy != row for copy in copies):
+                    opened.fault = self.faults[-1]
+                    continue
+            self._open_segment(opened, row)
+
+    def _open_segment(self, opened: OpenedSegment, row: SegmentRow) -> None:
+        name, key = f"segment {row.segment_id}", (row.namespace, row.checkpoint_id)
+        if row.kind not in _KINDS:
+            opened.fault = self.fault(Kind.PAYLOAD, name, f"unknown kind {row.kind}", key)
+            return
+        try:
+            binding = segment_binding(row.kind, row.namespace, row.checkpoint_id)
+            plain = unseal(row.payload, associated=binding, cipher=self.cipher)
+            if row.kind == SegmentKind.PAGES:
+                opened.page = unpack_page(plain)
+                self._read(list(_inline(opened.page)), None, f"{name}, a page", key)
+                return
+            segment = (unpack_writes if row.kind == SegmentKind.WRITES else unpack_values)(row.segment_id, plain)
+        except StoredDataError as error:
+            opened.fault = self._unopened(error, name, key)
+            return
+        opened.marks = array("q", map(hash, segment.items))
+        self._read(segment.items, row.segment_id, name, key)
+        if row.kind == SegmentKind.WRITES:
+            opened.writes = OpenSegment(row.segment_id, (), segment.writes)
+            self._read([item for each in segment.writes for item in _inline(each.pieces)], None, name, key)
+
+    def _unopened(self, error: StoredDataError, row: str, key: RowKey | None) -> Fault:
+        kind = Kind.CIPHER if isinstance(error, UnreadableValueError) else Kind.PAYLOAD
+        return self.fault(kind, row, "; ".join(filter(None, (error.message, error.detail))), key)
+
+    def _read(self, items: Sequence[bytes], segment_id: int | None, row: str, key: RowKey | None) -> None:
+        """Decodes items, and notes those that cannot be read."""
+        if not items or self._reads(items):
+            return
+        for index, item in enumerate(items):
+            if error := self._unread(item):
+                place = item if segment_id is None else segment_id << 20 | index
+                kind = Kind.TYPE if _is_refused_type(item, error) else Kind.VALUE
+                self.bad_items[place] = self.fault(kind, f"item {index} of {row}", error.message, key)
+
+    def _reads(self, items: Sequence[bytes]) -> bool:
+        try:
+            self.codec.decode([("", EncodedValue(ValueKind.LIST, list(items)))])
+        except UnreadableValueError:
+            return False
+        return True
+
+    def _unread(self, item: bytes) -> UnreadableValueError | None:
+        try:
+            self.codec.decode_item(item, "it")
+        except UnreadableValueError as error:
+            return error
+        return None
+
+    # --- the rest
+
+    def finish(self) -> None:
+        """Opens the thread's row, the metadata and the checkpoints, once all segments were taken."""
+        self._open_thread()
+        for copies in _by_key(self.survey.metadata, lambda row: row.metadata_id).values():
+            self.payload_bytes += sum(len(copy.payload) for copy in copies)
+            fault = None
+            if len(copies) > 1:
+                self._note_copies(f"metadata {copies[0].metadata_id}", copies)
+                fault = self.faults[-1] if any(copy != copies[0] for copy in copies) else None
+            self.documents[copies[0].metadata_id] = fault or self._open_document(copies[0])
+        checkpoints = _by_key(self.survey.checkpoints, lambda row: row.key)
+        for key, copies in checkpoints.items():
+            self.payload_bytes += sum(len(copy.payload) for copy in copies)
+            row = max(copies, key=lambda each: (each.hidden, each.orphaned))
+            opened = self.rows[key] = OpenedRow(row, row)
+            if len(copies) > 1:
+                self._note_copies(f"checkpoint {shown(row.checkpoint_id)}", copies, key)
+                if any(replace(copy, hidden=row.hidden, orphaned=row.orphaned) != row for copy in copies):
+                    opened.faults.append(self.faults[-1])
+        for opened in self.rows.values():
+            if not opened.faults:
+                self._open_checkpoint(opened)
+
+    def _open_thread(self) -> None:
+        rows = self.survey.threads
+        if len(rows) > 1:
+            self.fault(Kind.DUPLICATE, "the thread's row", f"found {len(rows)} of them, expected one")
+        right = [row.thread_id for row in rows if thread_key(row.thread_id) == self.survey.key]
+        given = self.thread_id
+        if right:
+            self.thread_id = right[0]
+        elif rows:
+            self.fault(Kind.THREAD, "the thread's row", f"its id {rows[0].thread_id!r} is not the one of its key")
+        elif not self.survey.is_empty:
+            known = "" if given else ", and nothing but the id itself gives the name of the thread"
+            self.fault(Kind.THREAD, "the thread's row", f"it is missing{known}")
+
+    def _open_document(self, row: MetadataRow) -> Fault | None:
+        name = f"metadata {row.metadata_id}"
+        try:
+            plain = unseal(row.payload, associated=metadata_binding(row.metadata_id), cipher=self.cipher)
+        except StoredDataError as error:
+            return self._unopened(error, name, None)
+        if row.metadata_id != int.from_bytes(digest(plain)[:8], "big", signed=True):
+            return self.fault(Kind.PAYLOAD, name, "its id is not the digest of its contents")
+        if error := self._unread(plain):
+            kind = Kind.TYPE if _is_refused_type(plain, error) else Kind.VALUE
+            return self.fault(kind, name, error.message)
+        shared = self.codec.decode_item(plain, name)
+        if not isinstance(shared, Mapping):
+            return self.fault(Kind.VALUE, name, f"found a {type(shared).__name__}, expected a mapping")
+        if not metadatas.is_projection(json.loads(row.document), shared):
+            self.fault(Kind.METADATA, name, "its searchable form is not that of the exact one: filters may miss it")
+            self.projections[row.metadata_id] = metadatas.searchable(shared)
+        return None
+
+    def _open_checkpoint(self, opened: OpenedRow) -> None:
+        row, name = opened.row, f"checkpoint {shown(opened.row.checkpoint_id)}"
+        try:
+            plain = self._unseal(row)
+        except CorruptPayloadError as error:
+            mended = self._mend().mended(row)
+            if mended is None:
+                opened.faults.append(self._unopened(error, name, row.key))
+                return
+            opened.row = row = mended
+            opened.faults.append(self.fault(Kind.LINK, name, difference(opened.stored, mended), row.key))
+            plain = self._unseal(row)
+        except UnreadableValueError as error:
+            opened.faults.append(self._unopened(error, name, row.key))
+            return
+        pages = {each: page for each in row.segments if (page := self._page(each)) is not None}
+        try:
+            opened.payload = unpack_checkpoint(plain, row.segments, pages)
+        except BrokenChainError as error:
+            damaged = [self.segments[each].fault for each in row.segments if each in self.segments]
+            faults = [fault for fault in damaged if fault is not None]
+            opened.faults += faults or [self.fault(Kind.MISSING, name, error.message, row.key)]
+        except CorruptPayloadError as error:
+            opened.faults.append(self._unopened(error, name, row.key))
+        else:
+            self._check_owners(opened, name)
+            self._read(list(_inline_of(opened.payload)), None, name, row.key)
+        if row.metadata_id not in self.documents:
+            detail = f"its metadata document {row.metadata_id} is missing"
+            opened.metadata_fault = self.fault(Kind.MISSING, name, detail, row.key)
+        else:
+            opened.metadata_fault = self.documents[row.metadata_id]
+
+    def _mend(self) -> Mending:
+        if self._mending is None:
+            self._mending = Mending([each.stored for each in self.rows.values()], list(self.documents), self.cipher)
+        return self._mending
+
+    def _unseal(self, row: CheckpointRow) -> bytes:
+        return unseal(row.payload, associated=checkpoint_binding(row), cipher=self.cipher)
+
+    def _page(self, segment_id: int) -> PieceList | None:
+        segment = self.segments.get(segment_id)
+        return None if segment is None else segment.page
+
+    def _check_owners(self, opened: OpenedRow, name: str) -> None:
+        """A row names its own values, and pages: nothing else."""
+        for segment_id in opened.row.segments:
+            segment = self.segments.get(segment_id)
+            if segment is None or segment.head.kind == SegmentKind.PAGES:
+                continue
+            owner = segment.head.namespace, segment.head.checkpoint_id
+            if segment.head.kind != SegmentKind.VALUES or owner != opened.row.key:
+                detail = f"it names segment {segment_id} as its own, which belongs to checkpoint {shown(owner[1])}"
+                opened.faults.append(self.fault(Kind.LINK, name, detail, opened.row.key))
+                opened.payload = None
+
+    def _note_copies(self, row: str, copies: Sequence[object], key: RowKey | None = None) -> None:
+        kind = "equal" if all(copy == copies[0] for copy in copies) else "different"
+        self.fault(Kind.DUPLICATE, row, f"found {len(copies)} {kind} rows under one key", key)
+
+
+def _by_key(rows: Iterable[_Row], key: Any) -> dict[Any, list[_Row]]:
+    groups: dict[Any, list[_Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _inline(pieces: PieceList) -> Iterator[bytes]:
+    return (place for place in pieces.places if isinstance(place, bytes))
+
+
+def _inline_of(payload: CheckpointPayload) -> Iterator[bytes]:
+    """Items that the row itself holds."""
+    body = payload.body
+    if isinstance(body, Anchor):
+        yield from body.header.extra.values()
+        for value in body.values.values():
+            yield from _inline(value.pieces)
+        for history in body.histories.values():
+            if history.seed is not None:
+                yield from _inline(history.seed.pieces)
+        return
+    extra = body.header[7] if len(body.header) > 7 else None
+    yield from extra.values() if isinstance(extra, dict) else ()
+    for edit in body.sets:
+        for run in edit.script:
+            if run.pieces is not None:
+                yield from _inline(run.pieces)
+
+
+def _is_refused_type(item: bytes, error: UnreadableValueError) -> bool:
+    """Whether the bytes are sound, and name something that the serializer does not build here."""
+    tag = item[0] & ~WRAPPED if item else -1
+    return (tag in TYPES or tag == NAMED) and isinstance(error.__cause__, UnreadableValueError)

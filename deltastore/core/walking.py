@@ -1,0 +1,421 @@
+"""All chains of a thread walked, whatever state they are in: the second half of verification.
+
+Every row is visited once, parents first, each with the state of its parent in hand; so no more states are held than the
+tree is wide, and a thread of any length can be walked. A state is folded by the functions that loads use. Where a load
+would stop with an error, the walk notes the fault and goes on with the next row.
+
+What hurts a checkpoint:
+
+- its chain: a row that does not open, a link that does not fit, a damaged segment among those that come with the rows
+  (those that rows name, and the writes to them: a load opens them all);
+- its values, pending writes and metadata: a segment or item that is missing or cannot be read;
+- the histories of its DeltaChannels. LangGraph's counters and snapshots tell which channels are some. Every other channel
+  without a value has a history too, which nobody asks for: a missing part of one is a notice, no damage.
+
+**Anchors are compared with what their parent's chain gives**: where a channel's version is the parent's, its value or
+history must be too. Not compared is what may differ: channels with another version, channels that the checkpoint says
+were updated, and anchors right behind an anchor, where there is no chain to rebuild from (and where the parent may have
+been replaced, which leaves the children as they were).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from deltastore.core import metadata as metadatas
+from deltastore.core.chain import apply_delta
+from deltastore.core.codec import SNAPSHOT
+from deltastore.core.findings import UNTOUCHED, Fault, Kind, shown
+from deltastore.core.header import same
+from deltastore.core.model import SegmentKind, index_of, segment_of
+from deltastore.core.opening import OpenedRow, OpenedSegment, Opening
+from deltastore.core.payload import Anchor, Delta
+from deltastore.core.pieces import PieceList
+from deltastore.core.state import State
+from deltastore.core.sweep import RowKey
+from deltastore.core.writes import OpenSegment
+
+@dataclass(slots=True)
+class Walked:
+    """What a row turned out to be.
+
+    Attributes:
+        chain: What keeps its chain from being loaded.
+        own: What else keeps it from being loaded.
+        has_state: Whether its state can be rebuilt.
+        is_lost: Whether it cannot be rebuilt as it was, with its pending writes and metadata.
+    """
+
+    chain: frozenset[Fault] = frozenset()
+    own: set[Fault] = field(default_factory=set)
+    has_state: bool = False
+    is_lost: bool = False
+
+
+@dataclass(slots=True)
+class Walk:
+    """Walks all chains of an opened thread.
+
+    Attributes:
+        opening: The opened rows; faults are added to it.
+        ignored: Channels that never get a history.
+        walked: What became of each row.
+        kept: Rows whose states are held in `states`.
+        states: Those states.
+    """
+
+    opening: Opening
+    ignored: frozenset[str]
+    walked: dict[RowKey, Walked] = field(default_factory=dict)
+    kept: frozenset[RowKey] = frozenset()
+    states: dict[RowKey, State] = field(default_factory=dict)
+    _writes: dict[RowKey, list[OpenedSegment]] = field(default_factory=dict)
+    _bad: dict[int, Fault] = field(default_factory=dict)
+    """Segments that are missing or do not open."""
+    _missing: dict[int, Fault] = field(default_factory=dict)
+    _checked: set[int | bytes] = field(default_factory=set)
+    _deltas: dict[str, set[str]] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Visits every row, and says of every fault what it hurts."""
+        rows = self.opening.rows
+        for segment in self.opening.segments.values():
+            if segment.fault is not None:
+                self._bad[segment.head.segment_id] = segment.fault
+            if segment.head.kind == SegmentKind.WRITES:
+                self._writes.setdefault((segment.head.namespace, segment.head.checkpoint_id), []).append(segment)
+        for segments in self._writes.values():
+            segments.sort(key=lambda segment: segment.head.segment_id)
+        for opened in rows.values():
+            self._note_delta_channels(opened)
+        children: dict[RowKey | None, list[OpenedRow]] = {}
+        for opened in rows.values():
+            parent = _parent_key(opened)
+            children.setdefault(parent if parent in rows else None, []).append(opened)
+        self._name_stored_circles()
+        self._visit_all(children.get(None, []), children)
+        self._visit_circles(children)
+        for key, walked in self.walked.items():
+            if not rows[key].row.hidden:
+                for fault in walked.chain | walked.own:
+                    fault.hurt.add(key)
+        for fault in self._missing.values():
+            fault.is_notice = not fault.hurt
+
+    def _name_stored_circles(self) -> None:
+        """A mended row whose stored parent leads in a circle is called so."""
+        parents = {key: _key(key[0], opened.stored.parent_id) for key, opened in self.opening.rows.items()}
+        for circle in _circles(parents):
+            for key in circle:
+                for fault in self.opening.rows[key].faults:
+                    if fault.kind is Kind.LINK:
+                        fault.kind = Kind.CYCLE
+
+    def _visit_circles(self, children: Mapping[RowKey | None, list[OpenedRow]]) -> None:
+        """Rows that no root leads to: each circle is named, and entered at its anchors."""
+        rows = self.opening.rows
+        left = {key: opened for key, opened in rows.items() if key not in self.walked}
+        for circle in _circles({key: _parent_key(opened) for key, opened in left.items()}):
+            names = ", ".join(shown(key[1]) for key in sorted(circle))
+            oldest = min(circle)
+            fault = self.opening.fault(
+                Kind.CYCLE, f"checkpoint {shown(oldest[1])}", f"its parents lead back to it: {names}", oldest
+            )
+            for key in circle:
+                if rows[key].row.depth > 0:
+                    rows[key].faults.append(fault)
+        entries = [opened for opened in left.values() if opened.row.depth == 0]
+        self._visit_all(entries, children)
+        self._visit_all([opened for key, opened in left.items() if key not in self.walked], {})
+
+    def _visit_all(self, roots: Iterable[OpenedRow], children: Mapping[RowKey | None, list[OpenedRow]]) -> None:
+        waiting: list[tuple[OpenedRow, State | None]] = [(opened, None) for opened in roots]
+        while waiting:
+            opened, parent_state = waiting.pop()
+            if opened.row.key in self.walked:
+                continue
+            state = self._visit(opened, parent_state)
+            waiting += [(child, state) for child in children.get(opened.row.key, ())]
+
+    # --- one row
+
+    def _visit(self, opened: OpenedRow, parent: State | None) -> State | None:
+        row, walked = opened.row, Walked()
+        self.walked[row.key] = walked
+        chain = set(opened.faults) | self._opened_with(opened)
+        self._check_link(opened, chain)
+        state = self._state(opened, parent, chain)
+        walked.chain = frozenset(chain)
+        walked.has_state = state is not None
+        beyond = set() if state is None else self._values(opened, state)
+        beyond |= self._pending(row.key)
+        if opened.metadata_fault is not None:
+            beyond.add(opened.metadata_fault)
+        walked.own = beyond
+        causes = beyond | chain if state is None else beyond
+        walked.is_lost = any(fault.kind not in UNTOUCHED for fault in causes)
+        if state is not None:
+            walked.own = beyond | self._histories(opened, state, walked)
+            if isinstance(opened.payload and opened.payload.body, Anchor) and parent is not None and parent.depth > 0:
+                self._compare(opened, state, parent)
+            if row.key in self.kept:
+                self.states[row.key] = state
+        return state
+
+    def _opened_with(self, opened: OpenedRow) -> set[Fault]:
+        """Faults of the segments that a load opens with the row."""
+        named = [self.opening.segments.get(each) for each in opened.row.segments]
+        found = [each for each in named if each is not None] + self._writes.get(opened.row.key, [])
+        return {each.fault for each in found if each.fault is not None}
+
+    def _check_link(self, opened: OpenedRow, chain: set[Fault]) -> None:
+        """The parent is there, at the depth that the row builds on."""
+        row, rows = opened.row, self.opening.rows
+        key = _parent_key(opened)
+        name = f"checkpoint {shown(row.checkpoint_id)}"
+        parent = None if key is None else rows.get(key)
+        if row.depth == 0:
+            if key is not None and parent is None and not row.orphaned and not opened.faults:
+                detail = f"its parent {shown(key[1])} is missing; the checkpoint itself does not need it"
+                self.opening.fault(Kind.LINK, name, detail, row.key)
+            return
+        if key is None:
+            chain.add(self.opening.fault(Kind.LINK, name, "it is a delta without a parent", row.key))
+        elif parent is None:
+            detail = f"its parent {shown(key[1])}, which it builds on, is missing"
+            chain.add(self.opening.fault(Kind.LINK, name, detail, row.key))
+        else:
+            if parent.row.depth != row.depth - 1:
+                detail = f"its parent has depth {parent.row.depth} where {row.depth - 1} is expected"
+                chain.add(self.opening.fault(Kind.LINK, name, detail, row.key))
+            above = self.walked.get(parent.row.key)
+            chain |= above.chain if above is not None else frozenset(parent.faults)
+
+    def _state(self, opened: OpenedRow, parent: State | None, chain: set[Fault]) -> State | None:
+        if opened.payload is None:
+            return None
+        self._check_introduced(opened)
+        body = opened.payload.body
+        name, key = f"checkpoint {shown(opened.row.checkpoint_id)}", opened.row.key
+        if isinstance(body, Anchor):
+            if opened.row.depth == 0:
+                return State(body.header, body.values, body.histories, 0)
+            chain.add(self.opening.fault(Kind.LINK, name, f"it is an anchor at depth {opened.row.depth}", key))
+            return None
+        if opened.row.depth == 0:
+            chain.add(self.opening.fault(Kind.LINK, name, "it is a delta where an anchor is expected", key))
+            return None
+        if parent is None or parent.depth != opened.row.depth - 1:
+            return None
+        consumed = self._consumed(opened, body, chain)
+        if consumed is None:
+            return None
+        try:
+            return apply_delta(parent, body, consumed, self.ignored)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            chain.add(self.opening.fault(Kind.PAYLOAD, name, f"it does not fit its parent: {error!r}", key))
+            return None
+
+    def _consumed(self, opened: OpenedRow, body: Delta, chain: set[Fault]) -> list[OpenSegment] | None:
+        """The writes that a delta was made with; None if some are missing or do not open."""
+        parent = _parent_key(opened)
+        found = {each.head.segment_id: each for each in self._writes.get(parent, ())} if parent else {}
+        wanted = set(body.consumed)
+        missing = sorted(wanted - found.keys())
+        if missing:
+            detail = f"the writes that it was made with are missing: segments {missing}"
+            name = f"checkpoint {shown(opened.row.checkpoint_id)}"
+            chain.add(self.opening.fault(Kind.MISSING, name, detail, opened.row.key))
+            return None
+        opened_writes = [found[each].writes for each in sorted(wanted)]
+        whole = [each for each in opened_writes if each is not None]
+        return whole if len(whole) == len(opened_writes) else None
+
+    # --- what states need
+
+    def _check_introduced(self, opened: OpenedRow) -> None:
+        """Notes missing segments and items among the places that a row brings."""
+        assert opened.payload is not None
+        body = opened.payload.body
+        if isinstance(body, Anchor):
+            lists = [value.pieces for value in body.values.values()]
+            lists += [history.seed.pieces for history in body.histories.values() if history.seed is not None]
+        else:
+            lists = [run.pieces for each in body.sets for run in each.script if run.pieces is not None]
+        name = f"checkpoint {shown(opened.row.checkpoint_id)}"
+        for pieces in lists:
+            self._check_places(pieces, name, opened.row.key)
+        if isinstance(body, Anchor):
+            for history in body.histories.values():
+                self._check_writes(history.writes, name, opened.row.key)
+
+    def _check_writes(self, places: PieceList, name: str, key: RowKey) -> None:
+        """Notes missing segments and writes in a history."""
+        for segment_id in places.segment_ids() - self.opening.segments.keys():
+            self._miss(segment_id, name, key)
+        for place in places.places:
+            segment = self.opening.segments.get(segment_of(place)) if isinstance(place, int) else None
+            if segment is None or segment.fault is not None:
+                continue
+            count = 0 if segment.writes is None else len(segment.writes.writes)
+            if isinstance(place, int) and index_of(place) >= count:
+                detail = f"segment {segment.head.segment_id} has {count} writes, write {index_of(place)} is named"
+                self._bad[segment.head.segment_id] = self.opening.fault(Kind.MISSING, name, detail, key)
+
+    def _check_places(self, pieces: PieceList, name: str, key: RowKey) -> None:
+        unchecked = set(pieces.places) - self._checked
+        self._checked |= unchecked
+        for place in unchecked:
+            if isinstance(place, bytes):
+                continue
+            segment = self.opening.segments.get(segment_of(place))
+            if segment is None:
+                self._miss(segment_of(place), name, key)
+            elif segment.fault is None and (
+                segment.head.kind == SegmentKind.PAGES or index_of(place) >= len(segment.marks)
+            ):
+                detail = f"segment {segment_of(place)} has {len(segment.marks)} items, item {index_of(place)} is named"
+                self.opening.bad_items[place] = self.opening.fault(Kind.MISSING, name, detail, key)
+
+    def _miss(self, segment_id: int, name: str, key: RowKey) -> Fault:
+        """The fault of a segment that is not there."""
+        if segment_id not in self._missing:
+            detail = f"it is missing; {name} needs it"
+            fault = self.opening.fault(Kind.MISSING, f"segment {segment_id}", detail, key)
+            self._missing[segment_id] = self._bad[segment_id] = fault
+        return self._missing[segment_id]
+
+    def _in(self, pieces: PieceList) -> set[Fault]:
+        """What keeps the items of a piece list from being read."""
+        faults: set[Fault] = set()
+        if self._bad:
+            faults |= {self._bad[each] for each in self._bad.keys() & pieces.segment_ids()}
+        if self.opening.bad_items:
+            faults |= {self.opening.bad_items[each] for each in self.opening.bad_items.keys() & set(pieces.places)}
+        return faults
+
+    def _values(self, opened: OpenedRow, state: State) -> set[Fault]:
+        faults: set[Fault] = set()
+        for value in state.values.values():
+            faults |= self._in(value.pieces)
+        if self.opening.bad_items:
+            extra = self.opening.bad_items.keys() & set(state.header.extra.values())
+            faults |= {self.opening.bad_items[each] for each in extra}
+        return faults
+
+    def _pending(self, key: RowKey) -> set[Fault]:
+        faults: set[Fault] = set()
+        for segment in self._writes.get(key, ()):
+            if segment.fault is not None:
+                faults.add(segment.fault)
+            for write in segment.writes.writes if segment.writes is not None else ():
+                self._check_places(write.pieces, f"segment {segment.head.segment_id}", key)
+                faults |= self._in(write.pieces)
+        return faults
+
+    def _histories(self, opened: OpenedRow, state: State, walked: Walked) -> set[Fault]:
+        """What hurts the histories. Losses of channels that are no DeltaChannels hurt nobody."""
+        hurt: set[Fault] = set()
+        if not self._bad and not self.opening.bad_items:
+            return hurt
+        deltas = self._deltas.get(opened.row.namespace, set())
+        for channel, history in state.histories.items():
+            found = {self._bad[each] for each in self._bad.keys() & history.writes.segment_ids()}
+            hurt |= found - set(self._missing.values())  # a load of one checkpoint opens them, whatever the channel
+            if channel in deltas:
+                found |= set() if history.seed is None else self._in(history.seed.pieces)
+                found |= self._written(history.writes)
+                hurt |= found
+                walked.is_lost |= any(fault.kind not in UNTOUCHED for fault in found)
+        return hurt
+
+    def _written(self, places: PieceList) -> set[Fault]:
+        """What keeps the items of the writes at these places from being read."""
+        faults: set[Fault] = set()
+        for place in places.places:
+            segment = self.opening.segments.get(segment_of(place)) if isinstance(place, int) else None
+            writes = () if segment is None or segment.writes is None else segment.writes.writes
+            if isinstance(place, int) and index_of(place) < len(writes):
+                faults |= self._in(writes[index_of(place)].pieces)
+        return faults
+
+    def _note_delta_channels(self, opened: OpenedRow) -> None:
+        if opened.payload is None:
+            return
+        names = self._deltas.setdefault(opened.row.namespace, set())
+        try:
+            names |= metadatas.delta_channels(opened.payload.volatile)
+        except (TypeError, ValueError):
+            return
+        body = opened.payload.body
+        if isinstance(body, Anchor):
+            names |= {name for name, value in body.values.items() if value.kind & SNAPSHOT}
+            names |= {name for name, each in body.histories.items() if each.seed is not None and each.seed.kind & SNAPSHOT}
+
+    # --- anchors
+
+    def _compare(self, opened: OpenedRow, state: State, parent: State) -> None:
+        updated = state.header.updated if isinstance(state.header.updated, list) else ()
+        for channel, version in state.header.versions.items():
+            before = parent.header.versions.get(channel)
+            if channel in updated or before is None or not same(before, version):
+                continue
+            if self._differs(channel, state, parent):
+                self.opening.fault(
+                    Kind.ANCHOR,
+                    f"checkpoint {shown(opened.row.checkpoint_id)}",
+                    f"an anchor whose channel {channel!r} differs from that of its parent, at the same version {version!r}",
+                    opened.row.key,
+                ).hurt.add(opened.row.key)
+
+    def _differs(self, channel: str, state: State, parent: State) -> bool:
+        now, before = state.values.get(channel), parent.values.get(channel)
+        if now is not None and before is not None:
+            return now.kind != before.kind or not self._are_same(now.pieces, before.pieces)
+        grown, had = state.histories.get(channel), parent.histories.get(channel)
+        if now is None and before is not None:
+            return grown is None or grown.seed is None or not self._are_same(grown.seed.pieces, before.pieces)
+        if now is None and had is not None:
+            return grown is None or grown.writes.places[: len(had.writes.places)] != had.writes.places
+        return False
+
+    def _are_same(self, left: PieceList, right: PieceList) -> bool:
+        """Whether two piece lists hold the same items under the same keys, wherever they are kept."""
+        if left.places == right.places and left.keys == right.keys:
+            return True
+        if (left.keys or None) != (right.keys or None) or len(left.places) != len(right.places):
+            return False
+        return all(self._mark(one) == self._mark(other) for one, other in zip(left.places, right.places, strict=True))
+
+    def _mark(self, place: int | bytes) -> int | None:
+        if isinstance(place, bytes):
+            return hash(place)
+        segment = self.opening.segments.get(segment_of(place))
+        marks = () if segment is None else segment.marks
+        return marks[index_of(place)] if index_of(place) < len(marks) else None
+
+
+def _key(namespace: str, checkpoint_id: bytes | None) -> RowKey | None:
+    return None if checkpoint_id is None else (namespace, checkpoint_id)
+
+
+def _parent_key(opened: OpenedRow) -> RowKey | None:
+    """The parent; none for an anchor that readers are told to have none."""
+    row = opened.row
+    return None if row.depth == 0 and row.orphaned else _key(row.namespace, row.parent_id)
+
+
+def _circles(parents: Mapping[RowKey, RowKey | None]) -> Iterator[set[RowKey]]:
+    """The circles among rows that name each other as parents."""
+    done: set[RowKey] = set()
+    for start in parents:
+        path: dict[RowKey, None] = {}
+        current: RowKey | None = start
+        while current is not None and current in parents and current not in done and current not in path:
+            path[current] = None
+            current = parents[current]
+        if current is not None and current in path:
+            steps = list(path)
+            yield set(steps[steps.index(current) :])
+        done |= path.keys()
