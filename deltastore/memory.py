@@ -39,6 +39,7 @@ from deltastore.core.model import (
     ThreadRef,
     ThreadRows,
 )
+from deltastore.core.survey import ThreadRow, ThreadSurvey, head_of
 from deltastore.errors import BrokenChainError
 
 _Key = TypeVar("_Key")
@@ -202,6 +203,18 @@ class MemoryStorage:
         with self._lock:
             return [self._threads[key].ref for key in sorted(key for key in self._threads if key > after)[:limit]]
 
+    async def survey_keys(self, after: bytes, limit: int) -> list[bytes]:
+        """Keys larger than `after` under which anything is stored, in order."""
+        return [thread.key for thread in await self.list_threads(after, limit)]
+
+    @asynccontextmanager
+    async def survey(self, thread_key: bytes) -> AsyncIterator[_MemorySurvey]:
+        """Reads all rows under a key as of one moment."""
+        with self._lock:
+            thread = self._threads.get(thread_key)
+            survey = _MemorySurvey(thread_key, thread and thread.copy(thread.ref, thread.epoch))
+        yield survey
+
     @asynccontextmanager
     async def edit(self, thread_key: bytes) -> AsyncIterator[_MemoryEdit]:
         """Opens the thread for exclusive changes; they are kept if the edit ends without an error."""
@@ -241,6 +254,31 @@ class MemoryStorage:
 
     def _create(self, ref: ThreadRef) -> _Thread:
         return self._threads.setdefault(ref.key, _Thread(ref, next(self._numbers)))
+
+
+class _MemorySurvey:
+    """The rows of one thread, None if there is no such thread."""
+
+    def __init__(self, thread_key: bytes, thread: _Thread | None) -> None:
+        self._key = thread_key
+        self._thread = thread
+
+    async def rows(self) -> ThreadSurvey:
+        """All rows, segments without their payloads."""
+        thread = self._thread
+        if thread is None:
+            return ThreadSurvey(self._key, (), (), (), ())
+        return ThreadSurvey(
+            self._key,
+            (ThreadRow(thread.ref.thread_id, thread.epoch),),
+            tuple(thread.checkpoints.values()),
+            tuple(map(head_of, thread.segments.values())),
+            tuple(thread.metadata.values()),
+        )
+
+    async def payloads(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Segments with their payloads."""
+        return self._thread.found(segment_ids) if self._thread else []
 
 
 class _MemoryEdit:

@@ -35,6 +35,17 @@ from deltastore.core.model import (
     ThreadRef,
     ThreadRows,
 )
+from deltastore.core.survey import ThreadSurvey
+
+
+class Survey(Protocol):
+    """All rows of one thread as of one moment, whatever state they are in."""
+
+    async def rows(self) -> ThreadSurvey:
+        """All rows, segments without their payloads."""
+
+    async def payloads(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Segments with their payloads; those that do not exist are left out."""
 
 
 class ThreadEdit(Protocol):
@@ -114,6 +125,12 @@ class Storage(Protocol):
 
     async def list_threads(self, after: bytes, limit: int) -> list[ThreadRef]:
         """Threads with a key larger than `after`, in the order of their keys; `b""` begins with the first."""
+
+    async def survey_keys(self, after: bytes, limit: int) -> list[bytes]:
+        """Keys larger than `after` under which anything is stored, in order, whether there is a thread's row or not."""
+
+    def survey(self, thread_key: bytes) -> AbstractAsyncContextManager[Survey]:
+        """Reads all rows under a key as of one moment; holds up nobody."""
 
     def edit(self, thread_key: bytes) -> AbstractAsyncContextManager[ThreadEdit]:
         """Opens the thread for exclusive changes, as one transaction."""

@@ -1,8 +1,8 @@
 """What verification finds: faults while it looks, findings when it is done.
 
 A *fault* is one thing that is wrong with one row. A checkpoint is *hurt* by it if the checkpoint, or the history of one
-of its DeltaChannels, cannot be loaded because of it. It is *lost* if it cannot be rebuilt from what is there; what is hurt
-and not lost can be saved by a repair. Hidden checkpoints are no reader's business, so they are never named as hurt.
+of its DeltaChannels, cannot be loaded because of it. It is *lost* if it cannot be rebuilt from what is there; what is
+hurt and not lost can be saved by a repair. Hidden checkpoints are no reader's business, so they never count as hurt.
 """
 
 from __future__ import annotations

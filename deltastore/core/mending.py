@@ -1,8 +1,8 @@
 """The columns that a checkpoint's payload was made for, found again.
 
 A payload is sealed together with its row's parent, depth and metadata id. So a row in which one of these was changed (a
-parent that leads in a circle, say) fails its checksum; and among the columns that it may have had, those it was made for
-are the ones under which the checksum is right.
+parent that leads in a circle, say) fails its checksum; and among the columns that it may have had, those that it was
+made for are the ones under which the checksum is right.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def difference(stored: CheckpointRow, mended: CheckpointRow) -> str:
     if stored.parent_id != mended.parent_id:
         old, new = (None if each is None else shown(each) for each in (stored.parent_id, mended.parent_id))
         changes.append(f"parent {old!r}, where its payload was made for {new!r}")
-    for name in ("depth", "metadata_id"):
-        if getattr(stored, name) != getattr(mended, name):
-            changes.append(f"{name} {getattr(stored, name)}, where its payload was made for {getattr(mended, name)}")
+    changes += [
+        f"{name} {getattr(stored, name)}, where its payload was made for {getattr(mended, name)}"
+        for name in ("depth", "metadata_id")
+        if getattr(stored, name) != getattr(mended, name)
+    ]
     return f"the row says {' and '.join(changes)}"

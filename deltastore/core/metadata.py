@@ -109,7 +109,7 @@ def _is_number(found: Any, expected: float | str) -> bool:
     """Whether two numbers are the same, as far as a float tells: `jsonb` writes a large one as an integer."""
     if isinstance(expected, str) or not isinstance(found, int | float) or isinstance(found, bool):
         return bool(found == expected)
-    return found == expected or (isinstance(expected, float) and float(found) == expected)
+    return bool(found == expected) or (type(expected) is float and float(found) == expected)
 
 
 def _are_counters(value: Any) -> bool:

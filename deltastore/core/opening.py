@@ -110,6 +110,7 @@ class Opening:
     bad_items: dict[int | bytes, Fault] = field(default_factory=dict)
     payload_bytes: int = 0
     _mending: Mending | None = None
+    _calls: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
 
     def fault(self, kind: Kind, row: str, detail: str, key: RowKey | None = None, *, is_notice: bool = False) -> Fault:
         """Notes that something is wrong."""
@@ -125,6 +126,7 @@ class Opening:
             head = SegmentHead(row.segment_id, row.kind, row.namespace, row.checkpoint_id, row.references, 0)
             opened = self.segments[segment_id] = OpenedSegment(head)
             self.payload_bytes += sum(len(copy.payload) for copy in copies)
+            self._note_repetition(row)
             if len(copies) > 1:
                 self._note_copies(f"segment {segment_id}", copies, (row.namespace, row.checkpoint_id))
                 if any(copy != row for copy in copies):
@@ -153,6 +155,15 @@ class Opening:
         if row.kind == SegmentKind.WRITES:
             opened.writes = OpenSegment(row.segment_id, (), segment.writes)
             self._read([item for each in segment.writes for item in _inline(each.pieces)], None, name, key)
+
+    def _note_repetition(self, row: SegmentRow) -> None:
+        """Equal writes to a checkpoint under two ids: a call that was sent twice. Readers count the first."""
+        if row.kind == SegmentKind.WRITES:
+            call = row.namespace, row.checkpoint_id, hash(row.payload)
+            first = self._calls.setdefault(call, row.segment_id)
+            if first != row.segment_id:
+                detail = f"it repeats the writes of segment {first}, which are the ones that count"
+                self.fault(Kind.DUPLICATE, f"segment {row.segment_id}", detail, call[:2], is_notice=True)
 
     def _unopened(self, error: StoredDataError, row: str, key: RowKey | None) -> Fault:
         kind = Kind.CIPHER if isinstance(error, UnreadableValueError) else Kind.PAYLOAD
@@ -187,13 +198,13 @@ class Opening:
     def finish(self) -> None:
         """Opens the thread's row, the metadata and the checkpoints, once all segments were taken."""
         self._open_thread()
-        for copies in _by_key(self.survey.metadata, lambda row: row.metadata_id).values():
-            self.payload_bytes += sum(len(copy.payload) for copy in copies)
+        for metadata_id, documents in _by_key(self.survey.metadata, lambda row: row.metadata_id).items():
+            self.payload_bytes += sum(len(copy.payload) for copy in documents)
             fault = None
-            if len(copies) > 1:
-                self._note_copies(f"metadata {copies[0].metadata_id}", copies)
-                fault = self.faults[-1] if any(copy != copies[0] for copy in copies) else None
-            self.documents[copies[0].metadata_id] = fault or self._open_document(copies[0])
+            if len(documents) > 1:
+                self._note_copies(f"metadata {metadata_id}", documents)
+                fault = self.faults[-1] if any(copy != documents[0] for copy in documents) else None
+            self.documents[metadata_id] = fault or self._open_document(documents[0])
         checkpoints = _by_key(self.survey.checkpoints, lambda row: row.key)
         for key, copies in checkpoints.items():
             self.payload_bytes += sum(len(copy.payload) for copy in copies)
@@ -229,9 +240,9 @@ class Opening:
             return self._unopened(error, name, None)
         if row.metadata_id != int.from_bytes(digest(plain)[:8], "big", signed=True):
             return self.fault(Kind.PAYLOAD, name, "its id is not the digest of its contents")
-        if error := self._unread(plain):
-            kind = Kind.TYPE if _is_refused_type(plain, error) else Kind.VALUE
-            return self.fault(kind, name, error.message)
+        if unread := self._unread(plain):
+            kind = Kind.TYPE if _is_refused_type(plain, unread) else Kind.VALUE
+            return self.fault(kind, name, unread.message)
         shared = self.codec.decode_item(plain, name)
         if not isinstance(shared, Mapping):
             return self.fault(Kind.VALUE, name, f"found a {type(shared).__name__}, expected a mapping")

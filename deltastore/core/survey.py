@@ -1,4 +1,4 @@
-"""All rows of one thread as they are stored, for verification: nothing is assumed of them, not even that they are unique.
+"""All rows of one thread as they are stored, for verification: nothing is assumed of them, not even unique keys.
 
 A survey is of one moment. Checkpoints and metadata come whole; segments come as heads, and their payloads are asked for
 in batches, since they are most of a thread.
@@ -77,6 +77,4 @@ def batches(heads: Iterable[SegmentHead]) -> Iterator[list[int]]:
 
 def head_of(row: SegmentRow) -> SegmentHead:
     """A segment without its payload."""
-    return SegmentHead(
-        row.segment_id, row.kind, row.namespace, row.checkpoint_id, row.references, len(row.payload)
-    )
+    return SegmentHead(row.segment_id, row.kind, row.namespace, row.checkpoint_id, row.references, len(row.payload))

@@ -1,6 +1,6 @@
 """Verification of one thread: all of its rows opened, all of its chains walked, and what nothing needs found.
 
-Pure: the rows come as a survey, the payloads of segments in batches (`batches`, `take`), and `finish` gives the findings.
+Pure: the rows come as a survey, payloads of segments in batches (`batches`, `take`), and `finish` gives the findings.
 """
 
 from __future__ import annotations

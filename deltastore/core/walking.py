@@ -9,8 +9,8 @@ What hurts a checkpoint:
 - its chain: a row that does not open, a link that does not fit, a damaged segment among those that come with the rows
   (those that rows name, and the writes to them: a load opens them all);
 - its values, pending writes and metadata: a segment or item that is missing or cannot be read;
-- the histories of its DeltaChannels. LangGraph's counters and snapshots tell which channels are some. Every other channel
-  without a value has a history too, which nobody asks for: a missing part of one is a notice, no damage.
+- the histories of its DeltaChannels. LangGraph's counters and snapshots tell which channels are some. Every other
+  channel without a value has a history too, which nobody asks for: a missing part of one is a notice, no damage.
 
 **Anchors are compared with what their parent's chain gives**: where a channel's version is the parent's, its value or
 history must be too. Not compared is what may differ: channels with another version, channels that the checkpoint says
@@ -35,6 +35,7 @@ from deltastore.core.pieces import PieceList
 from deltastore.core.state import State
 from deltastore.core.sweep import RowKey
 from deltastore.core.writes import OpenSegment
+
 
 @dataclass(slots=True)
 class Walked:
@@ -80,13 +81,7 @@ class Walk:
     def run(self) -> None:
         """Visits every row, and says of every fault what it hurts."""
         rows = self.opening.rows
-        for segment in self.opening.segments.values():
-            if segment.fault is not None:
-                self._bad[segment.head.segment_id] = segment.fault
-            if segment.head.kind == SegmentKind.WRITES:
-                self._writes.setdefault((segment.head.namespace, segment.head.checkpoint_id), []).append(segment)
-        for segments in self._writes.values():
-            segments.sort(key=lambda segment: segment.head.segment_id)
+        self._sort_segments()
         for opened in rows.values():
             self._note_delta_channels(opened)
         children: dict[RowKey | None, list[OpenedRow]] = {}
@@ -96,8 +91,18 @@ class Walk:
         self._name_stored_circles()
         self._visit_all(children.get(None, []), children)
         self._visit_circles(children)
+        self._note_hurt()
+
+    def _sort_segments(self) -> None:
+        for segment_id, segment in sorted(self.opening.segments.items()):
+            if segment.fault is not None:
+                self._bad[segment_id] = segment.fault
+            if segment.head.kind == SegmentKind.WRITES:
+                self._writes.setdefault((segment.head.namespace, segment.head.checkpoint_id), []).append(segment)
+
+    def _note_hurt(self) -> None:
         for key, walked in self.walked.items():
-            if not rows[key].row.hidden:
+            if not self.opening.rows[key].row.hidden:
                 for fault in walked.chain | walked.own:
                     fault.hurt.add(key)
         for fault in self._missing.values():
@@ -148,7 +153,7 @@ class Walk:
         state = self._state(opened, parent, chain)
         walked.chain = frozenset(chain)
         walked.has_state = state is not None
-        beyond = set() if state is None else self._values(opened, state)
+        beyond = set() if state is None else self._values(state)
         beyond |= self._pending(row.key)
         if opened.metadata_fault is not None:
             beyond.add(opened.metadata_fault)
@@ -193,28 +198,31 @@ class Walk:
             chain |= above.chain if above is not None else frozenset(parent.faults)
 
     def _state(self, opened: OpenedRow, parent: State | None, chain: set[Fault]) -> State | None:
+        """The state of a row, or None if it cannot be folded."""
         if opened.payload is None:
             return None
         self._check_introduced(opened)
-        body = opened.payload.body
-        name, key = f"checkpoint {shown(opened.row.checkpoint_id)}", opened.row.key
+        body, row = opened.payload.body, opened.row
+        if isinstance(body, Anchor) != (row.depth == 0):
+            found = "an anchor" if isinstance(body, Anchor) else "a delta"
+            name = f"checkpoint {shown(row.checkpoint_id)}"
+            chain.add(self.opening.fault(Kind.LINK, name, f"it is {found} at depth {row.depth}", row.key))
+            return None
         if isinstance(body, Anchor):
-            if opened.row.depth == 0:
-                return State(body.header, body.values, body.histories, 0)
-            chain.add(self.opening.fault(Kind.LINK, name, f"it is an anchor at depth {opened.row.depth}", key))
+            return State(body.header, body.values, body.histories, 0)
+        if parent is None or parent.depth != row.depth - 1:
             return None
-        if opened.row.depth == 0:
-            chain.add(self.opening.fault(Kind.LINK, name, "it is a delta where an anchor is expected", key))
-            return None
-        if parent is None or parent.depth != opened.row.depth - 1:
-            return None
+        return self._folded(opened, body, parent, chain)
+
+    def _folded(self, opened: OpenedRow, body: Delta, parent: State, chain: set[Fault]) -> State | None:
         consumed = self._consumed(opened, body, chain)
         if consumed is None:
             return None
         try:
             return apply_delta(parent, body, consumed, self.ignored)
         except (IndexError, KeyError, TypeError, ValueError) as error:
-            chain.add(self.opening.fault(Kind.PAYLOAD, name, f"it does not fit its parent: {error!r}", key))
+            name, detail = f"checkpoint {shown(opened.row.checkpoint_id)}", f"it does not fit its parent: {error!r}"
+            chain.add(self.opening.fault(Kind.PAYLOAD, name, detail, opened.row.key))
             return None
 
     def _consumed(self, opened: OpenedRow, body: Delta, chain: set[Fault]) -> list[OpenSegment] | None:
@@ -295,7 +303,7 @@ class Walk:
             faults |= {self.opening.bad_items[each] for each in self.opening.bad_items.keys() & set(pieces.places)}
         return faults
 
-    def _values(self, opened: OpenedRow, state: State) -> set[Fault]:
+    def _values(self, state: State) -> set[Fault]:
         faults: set[Fault] = set()
         for value in state.values.values():
             faults |= self._in(value.pieces)
@@ -351,7 +359,9 @@ class Walk:
         body = opened.payload.body
         if isinstance(body, Anchor):
             names |= {name for name, value in body.values.items() if value.kind & SNAPSHOT}
-            names |= {name for name, each in body.histories.items() if each.seed is not None and each.seed.kind & SNAPSHOT}
+            names |= {
+                name for name, each in body.histories.items() if each.seed is not None and each.seed.kind & SNAPSHOT
+            }
 
     # --- anchors
 
@@ -365,7 +375,7 @@ class Walk:
                 self.opening.fault(
                     Kind.ANCHOR,
                     f"checkpoint {shown(opened.row.checkpoint_id)}",
-                    f"an anchor whose channel {channel!r} differs from that of its parent, at the same version {version!r}",
+                    f"an anchor whose channel {channel!r} differs from its parent's, at the same version {version!r}",
                     opened.row.key,
                 ).hurt.add(opened.row.key)
 

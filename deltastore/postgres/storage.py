@@ -34,6 +34,7 @@ from deltastore.postgres.migrations import Migrator
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.pool import Pool, PoolOptions, check_seconds, open_pool
 from deltastore.postgres.queries import AnyConnection, Queries
+from deltastore.postgres.survey import PostgresSurvey, SurveyQueries
 
 _LOG = logging.getLogger("deltastore.postgres")
 _PAUSE_SECONDS = 0.05
@@ -71,6 +72,7 @@ class PostgresStorage:
         self._owns_pool = owns_pool
         self._timeout_seconds = timeout_seconds
         self._queries = Queries(schema)
+        self._survey_queries = SurveyQueries(schema)
         self._migrator = Migrator(schema, create_schema=create_schema)
         self._version_checked = False
 
@@ -160,6 +162,22 @@ class PostgresStorage:
         """Threads with a key larger than `after`, in the order of their keys, in one statement."""
         return await self._run("list_threads", lambda connection: self._queries.list_threads(connection, after, limit))
 
+    async def survey_keys(self, after: bytes, limit: int) -> list[bytes]:
+        """Keys larger than `after` under which anything is stored, in order, in one statement."""
+        return await self._run(
+            "survey_keys", lambda connection: self._survey_queries.survey_keys(connection, after, limit)
+        )
+
+    @asynccontextmanager
+    async def survey(self, thread_key: bytes) -> AsyncIterator[PostgresSurvey]:
+        """Reads all rows under a key as of one moment, in one transaction that only reads."""
+        stack, survey = await self._retry("survey", lambda deadline: self._begin_survey(thread_key, deadline))
+        try:
+            async with stack:
+                yield survey
+        except DRIVER_ERRORS as error:
+            raise translate(error, schema=self._schema) from error
+
     @asynccontextmanager
     async def edit(self, thread_key: bytes) -> AsyncIterator[PostgresEdit]:
         """Opens the thread for exclusive changes, as one transaction."""
@@ -219,6 +237,13 @@ class PostgresStorage:
             await stack.enter_async_context(connection.transaction(isolation="read_committed"))
             locked = await self._queries.lock_thread(connection, thread_key)
             return stack.pop_all(), PostgresEdit(connection, self._queries, thread_key, locked)
+
+    async def _begin_survey(self, thread_key: bytes, deadline: float) -> tuple[AsyncExitStack, PostgresSurvey]:
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(self._lend(deadline))
+            await self._check_version(connection)
+            await stack.enter_async_context(connection.transaction(isolation="repeatable_read", readonly=True))
+            return stack.pop_all(), PostgresSurvey(connection, self._survey_queries, thread_key)
 
     async def _run(
         self, verb: str, operation: Callable[[AnyConnection], Awaitable[_Answer]], *, check_version: bool = True

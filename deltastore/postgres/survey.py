@@ -1,4 +1,4 @@
-"""All rows of one thread as of one moment: `Survey` on PostgreSQL, and one typed function for each of its statements."""
+"""All rows of one thread as of one moment: `Survey` on PostgreSQL, and a typed function for each of its statements."""
 
 from __future__ import annotations
 
