@@ -11,11 +11,6 @@ What hurts a checkpoint:
 - its values, pending writes and metadata: a segment or item that is missing or cannot be read;
 - the histories of its DeltaChannels. LangGraph's counters and snapshots tell which channels are some. Every other
   channel without a value has a history too, which nobody asks for: a missing part of one is a notice, no damage.
-
-**Anchors are compared with what their parent's chain gives**: where a channel's version is the parent's, its value or
-history must be too. Not compared is what may differ: channels with another version, channels that the checkpoint says
-were updated, and anchors right behind an anchor, where there is no chain to rebuild from (and where the parent may have
-been replaced, which leaves the children as they were).
 """
 
 from __future__ import annotations
@@ -26,12 +21,12 @@ from dataclasses import dataclass, field
 from deltastore.core import metadata as metadatas
 from deltastore.core.chain import apply_delta
 from deltastore.core.codec import SNAPSHOT
+from deltastore.core.comparing import Comparison
 from deltastore.core.findings import UNTOUCHED, Fault, Kind, shown
-from deltastore.core.header import same
-from deltastore.core.model import SegmentKind, index_of, segment_of
+from deltastore.core.model import SegmentKind
+from deltastore.core.needs import Needs
 from deltastore.core.opening import OpenedRow, OpenedSegment, Opening
 from deltastore.core.payload import Anchor, Delta
-from deltastore.core.pieces import PieceList
 from deltastore.core.state import State
 from deltastore.core.sweep import RowKey
 from deltastore.core.writes import OpenSegment
@@ -61,6 +56,7 @@ class Walk:
     Attributes:
         opening: The opened rows; faults are added to it.
         ignored: Channels that never get a history.
+        needs: What is missing.
         walked: What became of each row.
         kept: Rows whose states are held in `states`.
         states: Those states.
@@ -68,19 +64,20 @@ class Walk:
 
     opening: Opening
     ignored: frozenset[str]
+    needs: Needs = field(init=False)
     walked: dict[RowKey, Walked] = field(default_factory=dict)
     kept: frozenset[RowKey] = frozenset()
     states: dict[RowKey, State] = field(default_factory=dict)
     _writes: dict[RowKey, list[OpenedSegment]] = field(default_factory=dict)
-    _bad: dict[int, Fault] = field(default_factory=dict)
-    """Segments that are missing or do not open."""
-    _missing: dict[int, Fault] = field(default_factory=dict)
-    _checked: set[int | bytes] = field(default_factory=set)
     _deltas: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.needs = Needs(self.opening)
 
     def run(self) -> None:
         """Visits every row, and says of every fault what it hurts."""
         rows = self.opening.rows
+        self.needs.note_damaged()
         self._sort_segments()
         for opened in rows.values():
             self._note_delta_channels(opened)
@@ -94,9 +91,7 @@ class Walk:
         self._note_hurt()
 
     def _sort_segments(self) -> None:
-        for segment_id, segment in sorted(self.opening.segments.items()):
-            if segment.fault is not None:
-                self._bad[segment_id] = segment.fault
+        for _, segment in sorted(self.opening.segments.items()):
             if segment.head.kind == SegmentKind.WRITES:
                 self._writes.setdefault((segment.head.namespace, segment.head.checkpoint_id), []).append(segment)
 
@@ -105,7 +100,7 @@ class Walk:
             if not self.opening.rows[key].row.hidden:
                 for fault in walked.chain | walked.own:
                     fault.hurt.add(key)
-        for fault in self._missing.values():
+        for fault in self.needs.missing.values():
             fault.is_notice = not fault.hurt
 
     def _name_stored_circles(self) -> None:
@@ -153,7 +148,7 @@ class Walk:
         state = self._state(opened, parent, chain)
         walked.chain = frozenset(chain)
         walked.has_state = state is not None
-        beyond = set() if state is None else self._values(state)
+        beyond = set() if state is None else self.needs.faults_of(state)
         beyond |= self._pending(row.key)
         if opened.metadata_fault is not None:
             beyond.add(opened.metadata_fault)
@@ -201,7 +196,7 @@ class Walk:
         """The state of a row, or None if it cannot be folded."""
         if opened.payload is None:
             return None
-        self._check_introduced(opened)
+        self.needs.check_row(opened)
         body, row = opened.payload.body, opened.row
         if isinstance(body, Anchor) != (row.depth == 0):
             found = "an anchor" if isinstance(body, Anchor) else "a delta"
@@ -242,111 +237,33 @@ class Walk:
 
     # --- what states need
 
-    def _check_introduced(self, opened: OpenedRow) -> None:
-        """Notes missing segments and items among the places that a row brings."""
-        assert opened.payload is not None
-        body = opened.payload.body
-        if isinstance(body, Anchor):
-            lists = [value.pieces for value in body.values.values()]
-            lists += [history.seed.pieces for history in body.histories.values() if history.seed is not None]
-        else:
-            lists = [run.pieces for each in body.sets for run in each.script if run.pieces is not None]
-        name = f"checkpoint {shown(opened.row.checkpoint_id)}"
-        for pieces in lists:
-            self._check_places(pieces, name, opened.row.key)
-        if isinstance(body, Anchor):
-            for history in body.histories.values():
-                self._check_writes(history.writes, name, opened.row.key)
-
-    def _check_writes(self, places: PieceList, name: str, key: RowKey) -> None:
-        """Notes missing segments and writes in a history."""
-        for segment_id in places.segment_ids() - self.opening.segments.keys():
-            self._miss(segment_id, name, key)
-        for place in places.places:
-            segment = self.opening.segments.get(segment_of(place)) if isinstance(place, int) else None
-            if segment is None or segment.fault is not None:
-                continue
-            count = 0 if segment.writes is None else len(segment.writes.writes)
-            if isinstance(place, int) and index_of(place) >= count:
-                detail = f"segment {segment.head.segment_id} has {count} writes, write {index_of(place)} is named"
-                self._bad[segment.head.segment_id] = self.opening.fault(Kind.MISSING, name, detail, key)
-
-    def _check_places(self, pieces: PieceList, name: str, key: RowKey) -> None:
-        unchecked = set(pieces.places) - self._checked
-        self._checked |= unchecked
-        for place in unchecked:
-            if isinstance(place, bytes):
-                continue
-            segment = self.opening.segments.get(segment_of(place))
-            if segment is None:
-                self._miss(segment_of(place), name, key)
-            elif segment.fault is None and (
-                segment.head.kind == SegmentKind.PAGES or index_of(place) >= len(segment.marks)
-            ):
-                detail = f"segment {segment_of(place)} has {len(segment.marks)} items, item {index_of(place)} is named"
-                self.opening.bad_items[place] = self.opening.fault(Kind.MISSING, name, detail, key)
-
-    def _miss(self, segment_id: int, name: str, key: RowKey) -> Fault:
-        """The fault of a segment that is not there."""
-        if segment_id not in self._missing:
-            detail = f"it is missing; {name} needs it"
-            fault = self.opening.fault(Kind.MISSING, f"segment {segment_id}", detail, key)
-            self._missing[segment_id] = self._bad[segment_id] = fault
-        return self._missing[segment_id]
-
-    def _in(self, pieces: PieceList) -> set[Fault]:
-        """What keeps the items of a piece list from being read."""
-        faults: set[Fault] = set()
-        if self._bad:
-            faults |= {self._bad[each] for each in self._bad.keys() & pieces.segment_ids()}
-        if self.opening.bad_items:
-            faults |= {self.opening.bad_items[each] for each in self.opening.bad_items.keys() & set(pieces.places)}
-        return faults
-
-    def _values(self, state: State) -> set[Fault]:
-        faults: set[Fault] = set()
-        for value in state.values.values():
-            faults |= self._in(value.pieces)
-        if self.opening.bad_items:
-            extra = self.opening.bad_items.keys() & set(state.header.extra.values())
-            faults |= {self.opening.bad_items[each] for each in extra}
-        return faults
-
     def _pending(self, key: RowKey) -> set[Fault]:
         faults: set[Fault] = set()
         for segment in self._writes.get(key, ()):
             if segment.fault is not None:
                 faults.add(segment.fault)
             for write in segment.writes.writes if segment.writes is not None else ():
-                self._check_places(write.pieces, f"segment {segment.head.segment_id}", key)
-                faults |= self._in(write.pieces)
+                self.needs.check_places(write.pieces, f"segment {segment.head.segment_id}", key)
+                faults |= self.needs.faults_in(write.pieces)
         return faults
 
     def _histories(self, opened: OpenedRow, state: State, walked: Walked) -> set[Fault]:
         """What hurts the histories. Losses of channels that are no DeltaChannels hurt nobody."""
         hurt: set[Fault] = set()
-        if not self._bad and not self.opening.bad_items:
+        if not self.needs.bad and not self.opening.bad_items:
             return hurt
         deltas = self._deltas.get(opened.row.namespace, set())
         for channel, history in state.histories.items():
-            found = {self._bad[each] for each in self._bad.keys() & history.writes.segment_ids()}
-            hurt |= found - set(self._missing.values())  # a load of one checkpoint opens them, whatever the channel
+            found = {self.needs.bad[each] for each in self.needs.bad.keys() & history.writes.segment_ids()}
+            hurt |= found - set(
+                self.needs.missing.values()
+            )  # a load of one checkpoint opens them, whatever the channel
             if channel in deltas:
-                found |= set() if history.seed is None else self._in(history.seed.pieces)
-                found |= self._written(history.writes)
+                found |= set() if history.seed is None else self.needs.faults_in(history.seed.pieces)
+                found |= self.needs.faults_of_writes(history.writes)
                 hurt |= found
                 walked.is_lost |= any(fault.kind not in UNTOUCHED for fault in found)
         return hurt
-
-    def _written(self, places: PieceList) -> set[Fault]:
-        """What keeps the items of the writes at these places from being read."""
-        faults: set[Fault] = set()
-        for place in places.places:
-            segment = self.opening.segments.get(segment_of(place)) if isinstance(place, int) else None
-            writes = () if segment is None or segment.writes is None else segment.writes.writes
-            if isinstance(place, int) and index_of(place) < len(writes):
-                faults |= self._in(writes[index_of(place)].pieces)
-        return faults
 
     def _note_delta_channels(self, opened: OpenedRow) -> None:
         if opened.payload is None:
@@ -363,47 +280,11 @@ class Walk:
                 name for name, each in body.histories.items() if each.seed is not None and each.seed.kind & SNAPSHOT
             }
 
-    # --- anchors
-
     def _compare(self, opened: OpenedRow, state: State, parent: State) -> None:
-        updated = state.header.updated if isinstance(state.header.updated, list) else ()
-        for channel, version in state.header.versions.items():
-            before = parent.header.versions.get(channel)
-            if channel in updated or before is None or not same(before, version):
-                continue
-            if self._differs(channel, state, parent):
-                self.opening.fault(
-                    Kind.ANCHOR,
-                    f"checkpoint {shown(opened.row.checkpoint_id)}",
-                    f"an anchor whose channel {channel!r} differs from its parent's, at the same version {version!r}",
-                    opened.row.key,
-                ).hurt.add(opened.row.key)
-
-    def _differs(self, channel: str, state: State, parent: State) -> bool:
-        now, before = state.values.get(channel), parent.values.get(channel)
-        if now is not None and before is not None:
-            return now.kind != before.kind or not self._are_same(now.pieces, before.pieces)
-        grown, had = state.histories.get(channel), parent.histories.get(channel)
-        if now is None and before is not None:
-            return grown is None or grown.seed is None or not self._are_same(grown.seed.pieces, before.pieces)
-        if now is None and had is not None:
-            return grown is None or grown.writes.places[: len(had.writes.places)] != had.writes.places
-        return False
-
-    def _are_same(self, left: PieceList, right: PieceList) -> bool:
-        """Whether two piece lists hold the same items under the same keys, wherever they are kept."""
-        if left.places == right.places and left.keys == right.keys:
-            return True
-        if (left.keys or None) != (right.keys or None) or len(left.places) != len(right.places):
-            return False
-        return all(self._mark(one) == self._mark(other) for one, other in zip(left.places, right.places, strict=True))
-
-    def _mark(self, place: int | bytes) -> int | None:
-        if isinstance(place, bytes):
-            return hash(place)
-        segment = self.opening.segments.get(segment_of(place))
-        marks = () if segment is None else segment.marks
-        return marks[index_of(place)] if index_of(place) < len(marks) else None
+        for channel in Comparison(self.opening).differing(state, parent):
+            version, name = state.header.versions[channel], f"checkpoint {shown(opened.row.checkpoint_id)}"
+            detail = f"an anchor whose channel {channel!r} differs from its parent's, at the same version {version!r}"
+            self.opening.fault(Kind.ANCHOR, name, detail, opened.row.key).hurt.add(opened.row.key)
 
 
 def _key(namespace: str, checkpoint_id: bytes | None) -> RowKey | None:
