@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from deltastore import DeltaSaver
 from deltastore.conversion import validate
 from deltastore.core.archive_rows import Packing
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder."""
+    return sorted(folder.iterdir())
 
 
 async def rows_of(saver: DeltaSaver, thread_id: str) -> list[Any] | None:

@@ -13,7 +13,7 @@ from deltastore import DeltaSaver, InvalidConfigError, UnreadableValueError
 from deltastore.archive import Status, archive_threads, open_archive, read_header, restore_archives
 from deltastore.core import archive as layout
 from deltastore.core import pieces
-from tests.archive.rows import rows_of
+from tests.archive.rows import files_in, rows_of
 from tests.faults.stories import Story, assert_reads_as, config_of
 from tests.security.test_encryption import serializer
 from tests.support.exact import exact_tuple
@@ -24,10 +24,6 @@ from tests.twins.test_exact import case_id
 
 async def listed(saver: DeltaSaver, thread_id: str) -> list[Any]:
     return [exact_tuple(each) async for each in saver.alist({"configurable": {"thread_id": thread_id}})]
-
-
-def files_in(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir())
 
 
 async def archive(saver: DeltaSaver, thread_id: str, folder: Path) -> str:
