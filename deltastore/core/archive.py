@@ -35,7 +35,7 @@ BLOCK_BYTES: Final = 4 * 1024 * 1024
 """A block is closed when its plain bytes reach this; one larger row makes a larger block."""
 
 HEADER_BYTES_MAX: Final = 1024 * 1024
-LEVEL: Final = 12
+LEVEL: Final = 19
 ROW_BYTES: Final = 64
 """About what a row takes beside its payload."""
 

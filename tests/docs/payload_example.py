@@ -27,9 +27,7 @@ class Payload:
 
 def payloads() -> dict[str, Payload]:
     """The payloads of the example by their names in the document."""
-    saver = DeltaSaver.in_memory(snapshot_frequency=2)
-    _save(saver)
-    [thread] = saver._bridge.engine.storage._threads.values()  # type: ignore[attr-defined]
+    thread = saved(DeltaSaver.in_memory(snapshot_frequency=2))
     found = {}
     for number, row in enumerate(thread.checkpoints.values(), 1):
         found[f"checkpoint {number}"] = _opened(row.payload, checkpoint_binding(row))
@@ -42,6 +40,13 @@ def payloads() -> dict[str, Payload]:
     binding = segment_binding(SegmentKind.PAGES, "", row.checkpoint_id)
     found["page"] = _opened(seal(page, associated=binding), binding)
     return found
+
+
+def saved(saver: DeltaSaver) -> Any:
+    """The thread of the example in the storage of a saver in memory."""
+    _save(saver)
+    [thread] = saver._bridge.engine.storage._threads.values()  # type: ignore[attr-defined]
+    return thread
 
 
 def _opened(sealed: bytes, associated: bytes) -> Payload:
