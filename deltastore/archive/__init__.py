@@ -4,8 +4,17 @@ A thread leaves the database only when its file has been read back in full, and 
 meanwhile keeps it there. The layout of the file is in `core/archive.py`.
 """
 
-from deltastore.archive.api import archive_threads, open_archive, restore_archives
+from deltastore.archive.api import archive_threads, check_archives, open_archive, restore_archives
 from deltastore.archive.report import Outcome, Report, Status
 from deltastore.archive.restoring import read_header
 
-__all__ = ["Outcome", "Report", "Status", "archive_threads", "open_archive", "read_header", "restore_archives"]
+__all__ = [
+    "Outcome",
+    "Report",
+    "Status",
+    "archive_threads",
+    "check_archives",
+    "open_archive",
+    "read_header",
+    "restore_archives",
+]

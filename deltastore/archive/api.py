@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
 from functools import partial
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from deltastore.archive.archiver import Archiver
+from deltastore.archive.files import prove
 from deltastore.archive.places import Place
-from deltastore.archive.report import Outcome, Report
+from deltastore.archive.report import Outcome, Report, Status
 from deltastore.archive.restoring import Restorer
 from deltastore.connect import DeltaSaver
 from deltastore.conversion import validate
+from deltastore.conversion.convert import codec_of
 from deltastore.core.codec import Codec
 from deltastore.core.frame import Cipher
 from deltastore.core.model import ThreadRef
 from deltastore.engine import Engine
+from deltastore.errors import StoredDataError
 
 Threads = Iterable[str] | AsyncIterable[str]
 
@@ -83,6 +87,38 @@ async def restore_archives(
     report = Report()
     for url in urls:
         outcome = await saver.acall(partial(_restore, url, thread_id, replace))
+        report.add(outcome)
+        progress(outcome)
+    return report
+
+
+async def check_archives(
+    urls: Iterable[str],
+    *,
+    serde: SerializerProtocol | None = None,
+    progress: Callable[[Outcome], None] = lambda _: None,
+) -> Report:
+    """Reads archives in full, without a database.
+
+    Args:
+        urls: The files.
+        serde: The serializer of the threads, if it encrypts.
+        progress: Told each file's outcome.
+
+    Returns:
+        What became of them: sound, or failed with the reason.
+
+    Raises:
+        InvalidConfigError: A file cannot be opened.
+    """
+    report = Report()
+    cipher = None if serde is None else codec_of(serde)[1]
+    for url in urls:
+        try:
+            header = await asyncio.to_thread(prove, url, cipher)
+            outcome = Outcome(header.thread_id, Status.SOUND, file=url, checkpoints=header.checkpoints)
+        except StoredDataError as error:
+            outcome = Outcome("", Status.FAILED, str(error), file=url)
         report.add(outcome)
         progress(outcome)
     return report

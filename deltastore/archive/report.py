@@ -19,14 +19,14 @@ class Status(StrEnum):
     """It is in a file that was read back, and still in the database, as was asked for."""
     RESTORED = "restored"
     """It is in the database again; the file is left as it was."""
+    SOUND = "sound"
+    """Its file was read in full."""
     CHANGED = "changed"
     """Somebody wrote to it meanwhile: it stays in the database, and there is no file."""
     MISSING = "missing"
     """There is no such thread."""
     FAILED = "failed"
     """It was left as it was, for the reason that is given."""
-    COUNTED = "counted"
-    """Dry run: it would be archived."""
 
 
 @dataclass(frozen=True, slots=True)

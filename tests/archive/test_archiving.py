@@ -12,6 +12,7 @@ import pytest
 
 from deltastore import DeltaSaver, InvalidConfigError
 from deltastore.archive import Outcome, Status, archive_threads, archiver, open_archive, restore_archives
+from deltastore.archive.files import prove
 from deltastore.archive.places import Draft
 from deltastore.memory import MemoryStorage
 from tests.archive.rows import files_in, rows_of
@@ -51,8 +52,6 @@ async def test_a_thread_that_changed_stays(
 ) -> None:
     told = await story(saver)
     loop = asyncio.get_running_loop()
-    prove = archiver.prove
-
     async def now() -> None:
         await change(saver, told)
 
@@ -61,7 +60,7 @@ async def test_a_thread_that_changed_stays(
         return prove(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(archiver, "prove", proving)
+        patch.setattr("deltastore.archive.archiver.prove", proving)
         outcome = await archive(saver, folder)
     assert outcome.status is Status.CHANGED
     assert outcome.reason == "it was written to meanwhile"
@@ -86,7 +85,9 @@ async def test_a_thread_that_is_deleted_meanwhile(
         if is_new:
             new.append(await story(saver, seed=1))
 
-    monkeypatch.setattr(archiver, "prove", lambda *_: asyncio.run_coroutine_threadsafe(delete(), loop).result())
+    monkeypatch.setattr(
+        "deltastore.archive.archiver.prove", lambda *_: asyncio.run_coroutine_threadsafe(delete(), loop).result()
+    )
     outcome = await archive(saver, folder)
     assert outcome.status is Status.CHANGED
     assert ("deleted" in outcome.reason) == (not is_new)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from deltastore import CorruptPayloadError, DeltaSaver, InvalidConfigError, StoredDataError
-from deltastore.archive import archive_threads, open_archive, read_header, restore_archives, restoring
+from deltastore.archive import archive_threads, open_archive, read_header, restore_archives
+from deltastore.archive.files import prove
 from tests.archive.rows import files_in, rows_of
 from tests.faults.stories import Story, assert_reads_as, config_of
 
@@ -50,15 +51,13 @@ async def test_a_file_that_changes_between_the_two_readings(
 ) -> None:
     [file] = files_in(folder)
     data = file.read_bytes()
-    prove = restoring.prove
-
     def proving(*given):
         header = prove(*given)
         file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
         return header
 
     with monkeypatch.context() as patch:
-        patch.setattr(restoring, "prove", proving)
+        patch.setattr("deltastore.archive.restoring.prove", proving)
         with pytest.raises(CorruptPayloadError):
             await restore_archives(saver, [str(file)])
     assert await rows_of(saver, "story") is None

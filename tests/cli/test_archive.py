@@ -1,0 +1,83 @@
+"""`deltastore archive` and `restore`, as the console runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from deltastore import DeltaSaver
+from tests.cli.conftest import Run
+from tests.faults.stories import Story, assert_reads_as
+
+
+@pytest.fixture
+def told(database_dsn: str) -> list[Story]:
+    """Two threads in a database."""
+
+    async def tell() -> list[Story]:
+        async with DeltaSaver.from_conn_string(database_dsn) as saver:
+            stories = [Story(saver, f"thread {number}", seed=number) for number in (1, 2)]
+            for story in stories:
+                await story.grow(4)
+            return stories
+
+    return asyncio.run(tell())
+
+
+def read(dsn: str, stories: list[Story]) -> None:
+    async def compare() -> None:
+        async with DeltaSaver.from_conn_string(dsn) as saver:
+            for step in [step for story in stories for step in story.steps]:
+                await assert_reads_as(saver, step)
+
+    asyncio.run(compare())
+
+
+def test_there_and_back(database_dsn: str, told: list[Story], run: Run, tmp_path: Path) -> None:
+    names = [story.thread_id for story in told]
+    ended = run("archive", *names, "--dsn", database_dsn, "--to", tmp_path / "cold")
+    assert ended.code == 0
+    assert ended.output.startswith(f"archived  thread 1: 4 checkpoints, {tmp_path}/cold/thread-1.")
+    assert "threads: 2 archived; " in ended.output
+    files = sorted((tmp_path / "cold").iterdir())
+    ended = run("restore", "--check", *files)
+    assert ended.code == 0
+    assert "threads: 2 sound\n" in ended.output
+    ended = run("restore", *files, "--to", database_dsn, "--json")
+    assert ended.code == 0
+    assert json.loads(ended.output)["threads"] == {"restored": 2}
+    read(database_dsn, told)
+    ended = run("restore", *files, "--to", database_dsn)
+    assert (ended.code, ended.output) == (2, "")
+    assert "'thread 1' is there already" in ended.error
+    assert run("restore", *files, "--to", database_dsn, "--replace").code == 0
+    assert run("restore", files[0], "--to", database_dsn, "--as", "another").code == 0
+    read(database_dsn, told)
+
+
+def test_what_goes_wrong(database_dsn: str, told: list[Story], run: Run, tmp_path: Path) -> None:
+    ended = run("archive", "thread 1", "nothing", "--dsn", database_dsn, "--to", tmp_path / "cold", "--keep", "--json")
+    assert ended.code == 4
+    answer = json.loads(ended.output)
+    assert answer["threads"] == {"copied": 1, "missing": 1}
+    assert [(each["thread_id"], each["reason"]) for each in answer["unsettled"]] == [
+        ("nothing", "there is no such thread")
+    ]
+    assert 0 < answer["file_bytes"]
+    read(database_dsn, told)
+    [file] = (tmp_path / "cold").iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[:-5])
+    ended = run("restore", file, "--to", database_dsn, "--replace")
+    assert ended.code == 4
+    assert "is cut off" in ended.error
+    ended = run("restore", "--check", file)
+    assert ended.code == 4
+    assert "is cut off" in ended.output
+    assert run("archive", "--dsn", database_dsn, "--to", tmp_path).code == 2
+    assert run("restore", file, file, "--as", "x", "--to", database_dsn).code == 2
+    assert run("restore", tmp_path / "nothing", "--to", database_dsn).code == 2
+    read(database_dsn, told)
