@@ -28,7 +28,7 @@ target_option = click.option(
 @serde_option
 @json_option
 @click.pass_context
-def archive(context: click.Context, threads: tuple[str, ...], place: str, keep: bool, **given: Any) -> None:
+def archive(context: click.Context, /, threads: tuple[str, ...], place: str, keep: bool, **given: Any) -> None:
     """Move threads into files, one for each.
 
     A thread is removed when its file was read back in full, and only if nobody wrote to it meanwhile. Run it again
@@ -55,7 +55,7 @@ def archive(context: click.Context, threads: tuple[str, ...], place: str, keep: 
 @json_option
 @click.pass_context
 def restore(
-    context: click.Context, files: tuple[str, ...], thread_id: str | None, replace: bool, check: bool, **given: Any
+    context: click.Context, /, files: tuple[str, ...], thread_id: str | None, replace: bool, check: bool, **given: Any
 ) -> None:
     """Bring archived threads back into any deltastore. The files stay.
 

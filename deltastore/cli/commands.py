@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from deltastore.cli.archive import archive, restore
 from deltastore.cli.demo import demo
 from deltastore.cli.migrate import migrate
 from deltastore.cli.schema import schema
@@ -15,6 +16,8 @@ def deltastore() -> None:
     """A LangGraph checkpointer for PostgreSQL that stores only what each super-step changed."""
 
 
+deltastore.add_command(archive)
 deltastore.add_command(demo)
 deltastore.add_command(migrate)
+deltastore.add_command(restore)
 deltastore.add_command(schema)

@@ -1,15 +1,19 @@
-"""What commands on a database share: where it is, a connection to it, and how the answer is printed."""
+"""What commands share: where the database is, a connection or a saver on it, names of Python objects, the answer."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from deltastore.connect import DeltaSaver
 from deltastore.errors import InvalidConfigError
 from deltastore.postgres.failures import DRIVER_ERRORS, translate
 from deltastore.postgres.pool import PoolOptions, open_pool
@@ -23,6 +27,9 @@ dsn_option = click.option("--dsn", envvar="DELTASTORE_DSN", show_envvar=True, me
 schema_option = click.option(
     "--schema", default="deltastore", show_default=True, metavar="NAME", help="PostgreSQL schema of the tables."
 )
+serde_option = click.option(
+    "--serde", metavar="MODULE:NAME", help="Factory of the serializer, if it encrypts or is your own."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -33,8 +40,6 @@ def run_on(dsn: str | None, schema: str, call: Callable[[AnyConnection], Awaitab
         InvalidConfigError: There is no DSN.
         DatabaseError: The database did not do what was asked.
     """
-    if not dsn:
-        raise InvalidConfigError("no database given", hint="say --dsn DSN, or set DELTASTORE_DSN")
 
     async def run(given: str) -> Answer:
         async with _connected(given) as connection:
@@ -43,7 +48,61 @@ def run_on(dsn: str | None, schema: str, call: Callable[[AnyConnection], Awaitab
             except DRIVER_ERRORS as error:
                 raise translate(error, schema=schema) from error
 
-    return asyncio.run(run(dsn))
+    return asyncio.run(run(_given(dsn)))
+
+
+def run_with_saver(
+    dsn: str | None, schema: str, serde: str | None, call: Callable[[DeltaSaver], Awaitable[Answer]]
+) -> Answer:
+    """Runs a call with an open saver; no statement has a time limit.
+
+    Raises:
+        InvalidConfigError: There is no DSN, or the serializer cannot be made.
+        DeltastoreError: What the call raises.
+    """
+
+    async def run(given: str) -> Answer:
+        opened = DeltaSaver.from_conn_string(
+            given, schema=schema, serde=serializer(serde), max_size=2, command_timeout_seconds=None
+        )
+        async with opened as saver:
+            return await call(saver)
+
+    return asyncio.run(run(_given(dsn)))
+
+
+def _given(dsn: str | None) -> str:
+    if not dsn:
+        raise InvalidConfigError("no database given", hint="say --dsn DSN, or set DELTASTORE_DSN")
+    return dsn
+
+
+def serializer(name: str | None) -> Any:
+    """The serializer that a factory makes; None for none. Raises `InvalidConfigError`."""
+    if name is None:
+        return None
+    try:
+        return imported(name)()
+    except (ImportError, TypeError, ValueError) as error:
+        raise InvalidConfigError(f"the serializer {name!r} cannot be made", detail=str(error)) from error
+
+
+def imported(name: str) -> Any:
+    """What `package.module:name` names, or the module if no name is given; the current folder is looked at, too.
+
+    Raises:
+        InvalidConfigError: There is no such thing.
+    """
+    module_name, colon, attribute = name.partition(":")
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+    try:
+        module = importlib.import_module(module_name)
+        return getattr(module, attribute) if colon else module
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidConfigError(
+            f"{name!r} cannot be imported", detail=str(error), hint="give package.module:name"
+        ) from error
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import sys
 import time
@@ -14,8 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from deltastore.cli.database import json_option, schema_option
-from deltastore.errors import InvalidConfigError
+from deltastore.cli.database import json_option, schema_option, serde_option, serializer
 from deltastore.importer.api import migrate as move
 from deltastore.importer.migration import Options
 from deltastore.importer.report import Outcome, Report, Status, megabytes, summary
@@ -30,7 +28,7 @@ HELP_TO = "postgresql://…, embedded or embedded:FOLDER; stock-postgresql://…
 @click.option("--to", "target", required=True, metavar="DSN", help=HELP_TO)
 @click.option("--stock-schema", metavar="NAME", help="Schema of LangGraph's tables.  [default: the search path]")
 @schema_option
-@click.option("--serde", metavar="MODULE:NAME", help="Factory of the serializer, if it encrypts or is your own.")
+@serde_option
 @click.option("--snapshot-frequency", default=50, show_default=True, type=click.IntRange(1))
 @click.option("--dry-run", is_flag=True, help="Count, and estimate size and time; write nothing.")
 @click.option("--verify", type=click.Choice(["sample", "full", "none"]), default="sample", show_default=True)
@@ -57,7 +55,7 @@ def migrate(context: click.Context, /, source: str, target: str, as_json: bool, 
         verify=given["verify"],
         workers=given["workers"],
     )
-    shared = {"serde": _serializer(given["serde"]), "schema": given["schema"]}
+    shared = {"serde": serializer(given["serde"]), "schema": given["schema"]}
     with _Bar(quiet=as_json or not sys.stderr.isatty()) as bar:
         if is_stock(target):
             back = move_back(
@@ -136,14 +134,3 @@ class _Bar:
 
 def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.replace(tzinfo=UTC).isoformat()
-
-
-def _serializer(name: str | None) -> Any:
-    """The serializer that a factory makes."""
-    if name is None:
-        return None
-    module_name, _, factory_name = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module_name), factory_name)()
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidConfigError(f"the serializer {name!r} cannot be made", detail=str(error)) from error

@@ -52,6 +52,7 @@ async def test_a_thread_that_changed_stays(
 ) -> None:
     told = await story(saver)
     loop = asyncio.get_running_loop()
+
     async def now() -> None:
         await change(saver, told)
 

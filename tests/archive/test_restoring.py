@@ -51,6 +51,7 @@ async def test_a_file_that_changes_between_the_two_readings(
 ) -> None:
     [file] = files_in(folder)
     data = file.read_bytes()
+
     def proving(*given):
         header = prove(*given)
         file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))

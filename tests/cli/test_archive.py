@@ -66,7 +66,7 @@ def test_what_goes_wrong(database_dsn: str, told: list[Story], run: Run, tmp_pat
     assert [(each["thread_id"], each["reason"]) for each in answer["unsettled"]] == [
         ("nothing", "there is no such thread")
     ]
-    assert 0 < answer["file_bytes"]
+    assert answer["file_bytes"] > 0
     read(database_dsn, told)
     [file] = (tmp_path / "cold").iterdir()
     data = file.read_bytes()

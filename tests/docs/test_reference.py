@@ -56,7 +56,7 @@ def test_commands_and_their_options(path: str, command: click.Command) -> None:
     general, *sections = re.split(r"^## ", COMMANDS, flags=re.MULTILINE)
     [section] = [section for section in sections if section.startswith(path + "\n")]
     for parameter in command.params:
-        for option in parameter.opts:
+        for option in parameter.opts if isinstance(parameter, click.Option) else []:
             assert f"`{option}" in section + general, f"{option} of {path} is not documented"
     for option in re.findall(r"`(--[a-z-]+)", section):
         assert option in [each for parameter in command.params for each in parameter.opts], f"{path} has no {option}"
