@@ -39,6 +39,13 @@ from deltastore.core.model import (
     ThreadRef,
     ThreadRows,
 )
+from deltastore.core.overview import (
+    NamespaceEntry,
+    ThreadEntry,
+    ThreadsQuery,
+    namespace_entries,
+    thread_entry,
+)
 from deltastore.core.survey import ThreadRow, ThreadSurvey, head_of
 from deltastore.errors import BrokenChainError
 
@@ -214,6 +221,22 @@ class MemoryStorage:
             thread = self._threads.get(thread_key)
             survey = _MemorySurvey(thread_key, thread and thread.copy(thread.ref, thread.epoch))
         yield survey
+
+    async def newest_threads(self, query: ThreadsQuery) -> list[ThreadEntry]:
+        """One page of threads, newest first, with their heads."""
+        with self._lock:
+            entries = (
+                thread_entry(each.ref, each.checkpoints.values(), each.metadata, query)
+                for each in self._threads.values()
+            )
+            found = [entry for entry in entries if entry is not None]
+        return sorted(found, key=lambda entry: entry.cursor, reverse=True)[: query.limit]
+
+    async def namespaces(self, thread_key: bytes, after: str | None, limit: int) -> list[NamespaceEntry]:
+        """The first namespaces of a thread behind a name."""
+        with self._lock:
+            thread = self._threads.get(thread_key)
+            return [] if thread is None else namespace_entries(thread.checkpoints.values(), after, limit)
 
     @asynccontextmanager
     async def edit(self, thread_key: bytes) -> AsyncIterator[_MemoryEdit]:

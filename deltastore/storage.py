@@ -35,6 +35,7 @@ from deltastore.core.model import (
     ThreadRef,
     ThreadRows,
 )
+from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.core.survey import ThreadSurvey
 
 
@@ -131,6 +132,12 @@ class Storage(Protocol):
 
     def survey(self, thread_key: bytes) -> AbstractAsyncContextManager[Survey]:
         """Reads all rows under a key as of one moment; holds up nobody."""
+
+    async def newest_threads(self, query: ThreadsQuery) -> list[ThreadEntry]:
+        """One page of threads, newest first (`core/overview.py` says in which order), with their heads, no state."""
+
+    async def namespaces(self, thread_key: bytes, after: str | None, limit: int) -> list[NamespaceEntry]:
+        """The first namespaces of a thread with visible checkpoints, in the order of their names, behind `after`."""
 
     def edit(self, thread_key: bytes) -> AbstractAsyncContextManager[ThreadEdit]:
         """Opens the thread for exclusive changes, as one transaction."""

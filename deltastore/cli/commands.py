@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from deltastore.cli import inspection
 from deltastore.cli.archive import archive, restore
 from deltastore.cli.demo import demo
 from deltastore.cli.migrate import migrate
@@ -21,3 +22,5 @@ deltastore.add_command(demo)
 deltastore.add_command(migrate)
 deltastore.add_command(restore)
 deltastore.add_command(schema)
+for command in inspection.COMMANDS:
+    deltastore.add_command(command)

@@ -60,7 +60,7 @@ def list_entry(record: Any) -> ListEntry:
         BrokenChainError: The thread's row, or the metadata document that the checkpoint names, is not there.
     """
     if record["thread_id"] is None:
-        raise _threadless(record["thread_key"])
+        raise threadless(record["thread_key"])
     if record["metadata_payload"] is None:
         raise BrokenChainError(
             f"metadata of a checkpoint of thread {record['thread_id']!r}, namespace {record['namespace']!r} is missing",
@@ -94,7 +94,7 @@ def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Se
             thread = (number, label)
     if thread is None:
         if rows:
-            raise _threadless(thread_key)
+            raise threadless(thread_key)
         return None
     epoch, thread_id = thread
     return Chains(
@@ -107,7 +107,8 @@ def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Se
     )
 
 
-def _threadless(thread_key: bytes) -> BrokenChainError:
+def threadless(thread_key: bytes) -> BrokenChainError:
+    """What is raised where a thread has rows, but none in `delta_threads`."""
     return BrokenChainError(
         f"the row of the thread with key {thread_key.hex()} is missing",
         detail="found checkpoints of it, but no row in delta_threads",

@@ -27,11 +27,13 @@ from deltastore.core.model import (
     SegmentRow,
     ThreadRef,
 )
+from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.errors import DatabaseUnavailableError
 from deltastore.postgres.edit import PostgresEdit
 from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, is_lost_connection, translate
 from deltastore.postgres.migrations import Migrator
 from deltastore.postgres.naming import quote_schema
+from deltastore.postgres.overview import Overview
 from deltastore.postgres.pool import Pool, PoolOptions, check_seconds, open_pool
 from deltastore.postgres.queries import AnyConnection, Queries
 from deltastore.postgres.survey import PostgresSurvey, SurveyQueries
@@ -73,6 +75,7 @@ class PostgresStorage:
         self._timeout_seconds = timeout_seconds
         self._queries = Queries(schema)
         self._survey_queries = SurveyQueries(schema)
+        self._overview = Overview(schema)
         self._migrator = Migrator(schema, create_schema=create_schema)
         self._version_checked = False
 
@@ -177,6 +180,16 @@ class PostgresStorage:
                 yield survey
         except DRIVER_ERRORS as error:
             raise translate(error, schema=self._schema) from error
+
+    async def newest_threads(self, query: ThreadsQuery) -> list[ThreadEntry]:
+        """One page of threads, newest first, in one transaction."""
+        return await self._run("newest_threads", lambda connection: self._overview.newest_threads(connection, query))
+
+    async def namespaces(self, thread_key: bytes, after: str | None, limit: int) -> list[NamespaceEntry]:
+        """Namespaces of a thread behind a name, in one statement."""
+        return await self._run(
+            "namespaces", lambda connection: self._overview.namespaces(connection, thread_key, after, limit)
+        )
 
     @asynccontextmanager
     async def edit(self, thread_key: bytes) -> AsyncIterator[PostgresEdit]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from tests.contract.editing import EditingContract
 from tests.contract.listing import ListingContract
 from tests.contract.loading import LoadingContract
+from tests.contract.overview import OverviewContract
 from tests.contract.saving import SavingContract
 from tests.contract.threads import ThreadsContract
 
 
-class StorageContract(SavingContract, LoadingContract, ListingContract, ThreadsContract, EditingContract):
+class StorageContract(
+    SavingContract, LoadingContract, ListingContract, ThreadsContract, EditingContract, OverviewContract
+):
     """All of it."""

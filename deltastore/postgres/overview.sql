@@ -1,0 +1,107 @@
+-- Statements of overviews: which threads and namespaces there are. They serve people, not running graphs; those on
+-- threads name no thread key, and on a partitioned or distributed schema they meet all parts.
+--
+-- `LATERAL` with `LIMIT` or `OFFSET 0` leaves the planner one descent of the index per row, as in `queries.sql`.
+
+-- name: without_jit
+-- For the rest of the transaction: a plan of many cheap descents looks dear, and would be compiled first.
+SET LOCAL jit = off;
+
+-- name: newest_threads
+-- A page of threads, by their newest checkpoint in the root namespace.
+--
+-- One descent of the primary key for each thread, in the order of the keys, so that neighbours find the same pages; the
+-- index alone answers where the visibility map allows it. Then come the rows of the page only. No index is kept for this
+-- order, since each save would have to pay for it.
+SELECT page.thread_key, thread.thread_id, thread.created_at, page.newest, head.*, metadata.document::text AS document,
+    metadata.payload AS metadata_payload
+FROM (
+    SELECT each.thread_key, coalesce(last.checkpoint_id, '') AS newest
+    FROM (SELECT thread_key FROM {schema}.delta_threads ORDER BY thread_key OFFSET 0) AS each
+    LEFT JOIN LATERAL (
+        SELECT checkpoint_id FROM {schema}.delta_checkpoints
+        WHERE thread_key = each.thread_key AND namespace = ''
+        ORDER BY checkpoint_id DESC LIMIT 1
+    ) AS last ON true
+    WHERE $1::bytea IS NULL OR (coalesce(last.checkpoint_id, ''), each.thread_key) < ($1, $2::bytea)
+    ORDER BY newest DESC, thread_key DESC
+    LIMIT $3
+) AS page
+LEFT JOIN {schema}.delta_threads AS thread ON thread.thread_key = page.thread_key
+LEFT JOIN LATERAL (
+    SELECT namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id, hidden, orphaned
+    FROM {schema}.delta_checkpoints
+    WHERE thread_key = page.thread_key AND namespace = '' AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS head ON true
+LEFT JOIN LATERAL (
+    SELECT document, payload FROM {schema}.delta_metadata
+    WHERE thread_key = page.thread_key AND metadata_id = head.metadata_id
+    OFFSET 0
+) AS metadata ON true
+ORDER BY page.newest DESC, page.thread_key DESC;
+
+-- name: newest_threads_with_metadata
+-- The same, of threads with a visible checkpoint whose metadata contains $4. Reads all metadata documents.
+WITH described AS MATERIALIZED (
+    SELECT thread_key, array_agg(metadata_id) AS metadata_ids
+    FROM {schema}.delta_metadata WHERE document @> $4::text::jsonb
+    GROUP BY thread_key
+)
+SELECT page.thread_key, thread.thread_id, thread.created_at, page.newest, head.*, metadata.document::text AS document,
+    metadata.payload AS metadata_payload
+FROM (
+    SELECT each.thread_key, coalesce(last.checkpoint_id, '') AS newest
+    FROM described AS each
+    LEFT JOIN LATERAL (
+        SELECT checkpoint_id FROM {schema}.delta_checkpoints
+        WHERE thread_key = each.thread_key AND namespace = ''
+        ORDER BY checkpoint_id DESC LIMIT 1
+    ) AS last ON true
+    WHERE ($1::bytea IS NULL OR (coalesce(last.checkpoint_id, ''), each.thread_key) < ($1, $2::bytea))
+        AND EXISTS (
+            SELECT FROM {schema}.delta_checkpoints AS checkpoint
+            WHERE checkpoint.thread_key = each.thread_key AND NOT checkpoint.hidden
+                AND checkpoint.metadata_id = ANY (each.metadata_ids)
+        )
+    ORDER BY newest DESC, thread_key DESC
+    LIMIT $3
+) AS page
+LEFT JOIN {schema}.delta_threads AS thread ON thread.thread_key = page.thread_key
+LEFT JOIN LATERAL (
+    SELECT namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id, hidden, orphaned
+    FROM {schema}.delta_checkpoints
+    WHERE thread_key = page.thread_key AND namespace = '' AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS head ON true
+LEFT JOIN LATERAL (
+    SELECT document, payload FROM {schema}.delta_metadata
+    WHERE thread_key = page.thread_key AND metadata_id = head.metadata_id
+    OFFSET 0
+) AS metadata ON true
+ORDER BY page.newest DESC, page.thread_key DESC;
+
+-- name: namespaces
+-- The first namespaces of a thread from $2 on, each with its newest visible checkpoint: two descents of the index each,
+-- however many checkpoints they have.
+WITH RECURSIVE found AS (
+    SELECT first.namespace FROM (
+        SELECT namespace FROM {schema}.delta_checkpoints
+        WHERE thread_key = $1 AND namespace >= $2 AND NOT hidden
+        ORDER BY namespace LIMIT 1
+    ) AS first
+    UNION ALL
+    SELECT next.namespace FROM found CROSS JOIN LATERAL (
+        SELECT namespace FROM {schema}.delta_checkpoints
+        WHERE thread_key = $1 AND namespace > found.namespace AND NOT hidden
+        ORDER BY namespace LIMIT 1
+    ) AS next
+)
+SELECT page.namespace, newest.checkpoint_id
+FROM (SELECT namespace FROM found LIMIT $3) AS page
+CROSS JOIN LATERAL (
+    SELECT checkpoint_id FROM {schema}.delta_checkpoints
+    WHERE thread_key = $1 AND namespace = page.namespace AND NOT hidden
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS newest
+ORDER BY page.namespace;

@@ -1,0 +1,92 @@
+"""Next nodes, compared with what LangGraph says with the graph at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command, Send, interrupt
+
+from deltastore import DeltaSaver
+from deltastore.inspection import history, show
+
+
+class State(TypedDict):
+    log: Annotated[list[str], operator.add]
+
+
+def node(name: str) -> Any:
+    def run(state: State) -> dict[str, Any]:
+        return {"log": [name]}
+
+    return run
+
+
+def chain(builder: StateGraph[Any]) -> None:
+    builder.add_node("a", node("a"))
+    builder.add_node("b", node("b"))
+    builder.add_edge(START, "a")
+    builder.add_edge("a", "b")
+    builder.add_edge("b", END)
+
+
+def fan(builder: StateGraph[Any]) -> None:
+    """Two branches of different length that meet in a join, then a deferred node."""
+    for name in ("a", "b", "b2", "c"):
+        builder.add_node(name, node(name))
+    builder.add_node("last", node("last"), defer=True)
+    builder.add_edge(START, "a")
+    builder.add_edge(START, "b")
+    builder.add_edge("b", "b2")
+    builder.add_edge(["a", "b2"], "c")
+    builder.add_edge("c", "last")
+    builder.add_edge("a", "last")
+
+
+def sends(builder: StateGraph[Any]) -> None:
+    builder.add_node("split", node("split"))
+    builder.add_node("work", node("work"))
+    builder.add_edge(START, "split")
+    builder.add_conditional_edges("split", lambda state: [Send("work", state), Send("work", {"log": ["x" * 3000]})])
+
+
+def asking(builder: StateGraph[Any]) -> None:
+    def ask(state: State) -> dict[str, Any]:
+        return {"log": [interrupt("well?")]}
+
+    builder.add_node("ask", ask)
+    builder.add_node("beside", node("beside"))
+    builder.add_edge(START, "ask")
+    builder.add_edge(START, "beside")
+
+
+def looping(builder: StateGraph[Any]) -> None:
+    def go(state: State) -> Command[Any]:
+        return Command(update={"log": ["go"]}, goto=END if len(state["log"]) > 5 else "go")
+
+    builder.add_node("go", go, destinations=("go", END))
+    builder.add_edge(START, "go")
+
+
+@pytest.mark.parametrize("build", [chain, fan, sends, asking, looping])
+def test_what_langgraph_says(saver: DeltaSaver, build: Any) -> None:
+    builder: StateGraph[Any] = StateGraph(State)
+    build(builder)
+    graph = builder.compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"log": []}, config)
+
+    async def collect() -> list[tuple[str, ...]]:
+        return [each.next async for each in history(saver, "t")]
+
+    expected = [tuple(sorted(each.next)) for each in graph.get_state_history(config)]
+    assert [tuple(sorted(each)) for each in asyncio.run(collect())] == expected
+    present = asyncio.run(show(saver, "t"))
+    assert present.next == graph.get_state(config).next
+    assert present.status == ("interrupted" if build is asking else "")
+    if build is asking:
+        graph.invoke(Command(resume="yes"), config)
+        assert asyncio.run(show(saver, "t")).status == ""
