@@ -63,6 +63,7 @@ FROM (
             SELECT FROM {schema}.delta_checkpoints AS checkpoint
             WHERE checkpoint.thread_key = each.thread_key AND NOT checkpoint.hidden
                 AND checkpoint.metadata_id = ANY (each.metadata_ids)
+            OFFSET 0
         )
     ORDER BY newest DESC, thread_key DESC
     LIMIT $3

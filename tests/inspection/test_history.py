@@ -114,14 +114,16 @@ async def test_a_long_history_streams(database_dsn: str, record_property: Any) -
 
     async with asyncpg.create_pool(database_dsn, min_size=1, max_size=1, reset=keep_session) as pool:
         async with pool.acquire() as connection:
-            connection.add_query_logger(lambda record: statements.append(record.query))
+            connection.add_query_logger(
+                lambda record: statements.append(record.query) if "payload" in record.query else None
+            )
         saver = DeltaSaver(pool)
         started = time.perf_counter()
         entries = history(saver, "t")
         await anext(entries)
         first_seconds = time.perf_counter() - started
         await asyncio.sleep(0)
-        assert len(statements) == 3  # the version of the schema, and one page
+        assert len(statements) == 2
         tracemalloc.start()
         count, halfway_bytes = 1, 0
         async for _ in entries:
@@ -136,7 +138,7 @@ async def test_a_long_history_streams(database_dsn: str, record_property: Any) -
         seconds = time.perf_counter() - started
     pages = 1 + -(-(total - 16) // 100)
     assert count == total
-    assert len(statements) <= 1 + 2 * (pages + 1)
+    assert len(statements) <= 2 * (pages + 1)
     assert end_bytes < 1.5 * halfway_bytes
     assert end_bytes < 64e6
     assert first_seconds < 1
