@@ -34,10 +34,13 @@ STATUS_STYLE = "bold red"
 
 
 async def print_threads(threads: AsyncIterator[ThreadSummary], limit: int) -> None:
-    """One line for each thread, and how to go on if there may be more."""
+    """One line for each of the first `limit` threads (0 for all), and how to go on if there are more."""
     target, shown, last = console(), 0, ""
     name_width = max(target.width - (36 if target.width < WIDE else 98), 20)
     async for each in threads:
+        if limit and shown == limit:
+            target.print(Text(f"{_counts(shown, 'thread')}; for more --after {last}", "dim"), soft_wrap=True)
+            return
         if not shown:
             _print_head(target, name_width)
         text = Text().append(cut(each.thread_id, name_width), "bold")
@@ -49,8 +52,6 @@ async def print_threads(threads: AsyncIterator[ThreadSummary], limit: int) -> No
         shown, last = shown + 1, each.cursor
     if not shown:
         target.print("no threads")
-    elif shown == limit:
-        target.print(Text(f"{shown} threads; for more --after {last}", "dim"), soft_wrap=True)
 
 
 async def print_namespaces(namespaces: AsyncIterator[NamespaceSummary]) -> None:
@@ -180,7 +181,11 @@ def _heading(view: CheckpointView) -> Iterator[Text]:
 
 
 def _telling(metadata: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in metadata.items() if value not in ({}, [], None, "")]
+    return [
+        (name, value)
+        for name, value in metadata.items()
+        if value is not None and not (isinstance(value, str | list | dict) and not value)
+    ]
 
 
 def _described(channel: ChannelView) -> str:

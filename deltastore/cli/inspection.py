@@ -65,7 +65,8 @@ def threads(filters: tuple[str, ...], limit: int, after: str | None, as_json: bo
     wanted = dict(map(_condition, filters))
 
     async def call(saver: DeltaSaver) -> None:
-        found = listed(saver, filter=wanted, after=after, limit=limit or None)
+        most = limit + (not as_json) if limit else None  # one more shows whether to go on
+        found = listed(saver, filter=wanted, after=after, limit=most)
         await (_print_lines(found) if as_json else desk.print_threads(found, limit))
 
     run_with_saver(call=call, **where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -175,8 +176,6 @@ def test_a_reducer_and_a_module_of_the_current_folder(
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
-    import importlib
-
     module: Any = importlib.import_module("my_graph_of_a_test")
     with DeltaSaver.from_conn_string(dsn) as saver:
         puts = Puts(saver, "d")
@@ -269,3 +268,34 @@ def test_an_archive_is_looked_at_without_a_database(
     ]
     assert after == before
     assert run("show").code == run("show", "--archive", tmp_path / "nothing").code == 2
+
+
+def test_an_encrypted_thread_needs_its_serializer(
+    run: Run, database_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_keys_of_a_test.py").write_text(
+        "from langgraph.checkpoint.serde.encrypted import EncryptedSerializer\n"
+        "def serializer():\n    return EncryptedSerializer.from_pycryptodome_aes(key=b'0123456789abcdef')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path, str(tmp_path)])
+    monkeypatch.setenv("DELTASTORE_DSN", database_dsn)
+    keys: Any = importlib.import_module("my_keys_of_a_test")
+    with DeltaSaver.from_conn_string(database_dsn, serde=keys.serializer()) as saver:
+        puts = Puts(saver, "secret")
+        puts.put(puts.put(None, {"n": ["hidden"]}), {"n": ["hidden", "more"]})
+    more = {"threads": [], "history": ["secret"], "show": ["secret"], "diff": ["secret", uuid_of(1), uuid_of(2)]}
+    for command, arguments in more.items():
+        ended = run(command, *arguments)
+        assert (ended.code, ended.error.count("\n")) == (4, 1), command
+        ran(run(command, *arguments, "--serde", "my_keys_of_a_test:serializer"))
+    assert "'hidden', 'more'" in ran(run("show", "secret", "--serde", "my_keys_of_a_test:serializer"))
+    assert ran(run("prune", "secret", "--serde", "my_keys_of_a_test:serializer"))
+
+
+def test_a_page_that_is_the_whole_list_says_nothing_of_more(run: Run, dsn: str) -> None:
+    del dsn
+    assert "--after" not in ran(run("threads", "--limit", 4))
+    assert ran(run("threads", "--limit", 3)).splitlines()[-1].startswith("3 threads; for more --after ")
+    assert len(ran(run("threads", "--limit", 3, "--json")).splitlines()) == 3
+    assert len(ran(run("threads", "--limit", 0)).splitlines()) == 5
