@@ -45,6 +45,7 @@ from deltastore.core.overview import (
     ThreadsQuery,
     namespace_entries,
     thread_entry,
+    without_values,
 )
 from deltastore.core.survey import ThreadRow, ThreadSurvey, head_of
 from deltastore.errors import BrokenChainError
@@ -231,6 +232,13 @@ class MemoryStorage:
             )
             found = [entry for entry in entries if entry is not None]
         return sorted(found, key=lambda entry: entry.cursor, reverse=True)[: query.limit]
+
+    async def load_structures(
+        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes]
+    ) -> Chains | None:
+        """Rows to rebuild the given checkpoints without their values."""
+        chains = await self.load_chains(thread_key, namespace, checkpoint_ids)
+        return None if chains is None else without_values(chains)
 
     async def namespaces(self, thread_key: bytes, after: str | None, limit: int) -> list[NamespaceEntry]:
         """The first namespaces of a thread behind a name."""

@@ -136,6 +136,11 @@ class Storage(Protocol):
     async def newest_threads(self, query: ThreadsQuery) -> list[ThreadEntry]:
         """One page of threads, newest first (`core/overview.py` says in which order), with their heads, no state."""
 
+    async def load_structures(
+        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes]
+    ) -> Chains | None:
+        """As `load_chains`, but without segments of values and without metadata."""
+
     async def namespaces(self, thread_key: bytes, after: str | None, limit: int) -> list[NamespaceEntry]:
         """The first namespaces of a thread with visible checkpoints, in the order of their names, behind `after`."""
 

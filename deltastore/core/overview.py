@@ -8,11 +8,11 @@ Threads without any checkpoint there come last.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from deltastore.core.containment import contains
-from deltastore.core.model import CheckpointRow, ListEntry, MetadataRow, ThreadRef
+from deltastore.core.model import Chains, CheckpointRow, ListEntry, MetadataRow, SegmentKind, ThreadRef
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -94,3 +94,9 @@ def namespace_entries(rows: Iterable[CheckpointRow], after: str | None, limit: i
             newest[row.namespace] = max(newest.get(row.namespace, b""), row.checkpoint_id)
     names = sorted(newest, key=str.encode)[:limit]
     return [NamespaceEntry(name, newest[name]) for name in names]
+
+
+def without_values(chains: Chains) -> Chains:
+    """Chains as structure only: no segments of values, no metadata."""
+    segments = tuple(segment for segment in chains.segments if segment.kind is not SegmentKind.VALUES)
+    return replace(chains, segments=segments, metadata=())

@@ -1,15 +1,17 @@
 """The history of a thread: one entry for each checkpoint, newest first, without its values.
 
-A page takes two statements: the rows of the page, then their chains. The chains are folded as structure only: headers
-and piece lists, no item is decoded except those that say which nodes run next. Pages are independent of each other, so
-memory is bounded by the page, and the first one is small, so that the first entry comes at once.
+A page takes two statements: the rows of the page, then the structure of their chains: headers, piece lists and writes,
+no values. A third one brings the few items that say which nodes run next, where they are not in the rows themselves.
+Pages are independent of each other, so memory is bounded by the page, and the first one is small, so that the first
+entry comes at once.
 
 A checkpoint that is an anchor does not say what it changed; its parent is read with it for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,9 +23,9 @@ from deltastore.core.codec import SNAPSHOT, Codec, ValueKind
 from deltastore.core.frame import Cipher
 from deltastore.core.header import same
 from deltastore.core.identifiers import unpack_checkpoint_id
-from deltastore.core.model import Chains, ListEntry, ListQuery, SegmentKind, SegmentRow, ThreadRef, index_of, segment_of
+from deltastore.core.model import Chains, ListEntry, ListQuery, ThreadRef
 from deltastore.core.state import State, Value
-from deltastore.core.writes import effective
+from deltastore.core.writes import OpenSegment, effective
 from deltastore.engine import Engine
 from deltastore.errors import StoredDataError
 from deltastore.inspection.following import is_plumbing, next_nodes, status_of
@@ -31,6 +33,7 @@ from deltastore.inspection.records import ChannelChange, HistoryEntry
 from deltastore.inspection.threads import shared_metadata
 from deltastore.inspection.values import read_item
 from deltastore.langgraph.saver import EngineSaver
+from deltastore.loaded import ItemReader
 
 FIRST_PAGE, PAGE = 16, 100
 
@@ -77,30 +80,45 @@ async def _page(engine: Engine, codec: Codec, cipher: Cipher | None, *, thread: 
     wanted = [row.row.checkpoint_id for row in rows]
     wanted += [row.row.parent_id for row in rows if row.row.depth == 0 and row.row.parent_id is not None]
     assert query.namespace is not None
-    chains = await engine.storage.load_chains(thread.key, query.namespace, wanted) if rows else None
+    chains = await engine.storage.load_structures(thread.key, query.namespace, wanted) if rows else None
     entries = []
     if chains is not None:
         structure = _Structure.of(engine, codec, cipher, chains, query.namespace)
-        entries = [structure.entry(engine, row) for row in rows if row.row.checkpoint_id in structure.chain.rows]
+        rows_left = [row for row in rows if row.row.checkpoint_id in structure.chain.rows]
+        await structure.load_triggers(engine, rows_left)
+        entries = [structure.entry(engine, row) for row in rows_left]
     return _Page(entries, rows[-1] if rows and len(rows) == query.limit else None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Structure:
-    """The chains of a page, and its segments of values, which are opened only where they are needed."""
+    """The chains of a page, and the segments with items that say which nodes run next."""
 
     codec: Codec
     cipher: Cipher | None
     chain: Chain
-    values: dict[int, SegmentRow]
+    segments: dict[int, OpenSegment]
 
     @classmethod
     def of(cls, engine: Engine, codec: Codec, cipher: Cipher | None, chains: Chains, namespace: str) -> _Structure:
-        segments = [each for each in chains.segments if each.kind != SegmentKind.VALUES]
-        values = {each.segment_id: each for each in chains.segments if each.kind == SegmentKind.VALUES}
         ignored = engine.options.ignored_channels
-        chain = Chain.of(chains.thread, namespace, chains.rows, segments, ignored, cipher)
-        return cls(codec, cipher, chain, values)
+        chain = Chain.of(chains.thread, namespace, chains.rows, chains.segments, ignored, cipher)
+        return cls(codec, cipher, chain, dict(chain.segments))
+
+    async def load_triggers(self, engine: Engine, listed: Sequence[ListEntry]) -> None:
+        """Reads what `next_nodes` needs and is not there yet; what cannot be read is left out."""
+        states = filter(None, (self._state(entry.row.checkpoint_id) for entry in listed))
+        needed = {
+            each
+            for state in states
+            for channel, value in state.values.items()
+            if is_plumbing(channel)
+            for each in value.pieces.segment_ids()
+        }
+        if missing := sorted(needed - self.segments.keys()):
+            for row in await engine.storage.load_segments(self.chain.thread.key, missing):
+                with suppress(StoredDataError):
+                    self.segments[row.segment_id] = open_segment(self.chain.thread, row, self.cipher)
 
     def entry(self, engine: Engine, listed: ListEntry) -> HistoryEntry:
         """One checkpoint's entry."""
@@ -128,36 +146,24 @@ class _Structure:
             entry,
             saved_at=state.header.timestamp,
             next=next_nodes(state, (), self.elements),
-            changes=tuple(changes(self._parent(row.parent_id), state, metadatas.delta_channels(volatile))),
+            changes=tuple(changes(self._state(row.parent_id), state, metadatas.delta_channels(volatile))),
         )
 
-    def _parent(self, parent_id: bytes | None) -> State | None:
-        if parent_id is None or parent_id not in self.chain.rows:
+    def _state(self, checkpoint_id: bytes | None) -> State | None:
+        if checkpoint_id is None or checkpoint_id not in self.chain.rows:
             return None
         try:
-            return self.chain.state(parent_id)
+            return self.chain.state(checkpoint_id)
         except StoredDataError:
             return None
 
     def elements(self, channel: str, value: Value) -> list[Any] | None:
-        """The elements of a value, if they are in what was read with the page."""
-        opened = []
-        for place in value.pieces.places:
-            item = place if isinstance(place, bytes) else self._item(place)
-            if item is None:
-                return None
-            opened.append(read_item(self.codec, item, channel))
-        return opened
-
-    def _item(self, place: int) -> bytes | None:
-        segment_id = segment_of(place)
+        """The elements of a value, if they were read."""
         try:
-            if segment_id in self.chain.segments:
-                return self.chain.segments[segment_id].items[index_of(place)]
-            row = self.values.get(segment_id)
-            return None if row is None else open_segment(self.chain.thread, row, self.cipher).items[index_of(place)]
-        except (StoredDataError, IndexError):
+            items = ItemReader(channel, self.segments).read(value.pieces)
+        except StoredDataError:
             return None
+        return [read_item(self.codec, item, channel) for item in items]
 
 
 def changes(parent: State | None, state: State, delta_channels: frozenset[str]) -> Iterator[ChannelChange]:

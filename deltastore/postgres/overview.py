@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from deltastore.core.model import ThreadRef
+from deltastore.core.model import Chains, ThreadRef
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.postgres import rows
 from deltastore.postgres.queries import AnyConnection, statements
@@ -42,6 +43,14 @@ class Overview:
         first = "" if after is None else after + "\x01"  # the next text in order: there is no NUL
         records = await connection.fetch(self.text["namespaces"], thread_key, first, limit)
         return [NamespaceEntry(record["namespace"], record["checkpoint_id"]) for record in records]
+
+    async def load_structures(
+        self, connection: AnyConnection, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes]
+    ) -> Chains | None:
+        """Rows that rebuild some checkpoints without their values."""
+        wanted = rows.keys(checkpoint_ids)
+        records = await connection.fetch(self.text["load_structures"], thread_key, namespace, wanted)
+        return rows.chains(records, thread_key, namespace, checkpoint_ids)
 
 
 def _thread_entry(record: Any) -> ThreadEntry:

@@ -106,3 +106,48 @@ CROSS JOIN LATERAL (
     ORDER BY checkpoint_id DESC LIMIT 1
 ) AS newest
 ORDER BY page.namespace;
+
+-- name: load_structures
+-- As `load_chains` for some checkpoints, but without the segments of values and without metadata: what is needed to
+-- fold headers and piece lists. A history of large values costs no more than one of small ones.
+WITH RECURSIVE wanted AS MATERIALIZED (
+    SELECT DISTINCT unnest($3::text::bytea[]) AS id
+), chain AS (
+    SELECT target.* FROM wanted CROSS JOIN LATERAL (
+        SELECT checkpoint_id, parent_id, depth, hidden, orphaned, metadata_id, segments, payload
+        FROM {schema}.delta_checkpoints
+        WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = wanted.id
+        OFFSET 0
+    ) AS target
+    UNION
+    SELECT parent.* FROM chain CROSS JOIN LATERAL (
+        SELECT checkpoint_id, parent_id, depth, hidden, orphaned, metadata_id, segments, payload
+        FROM {schema}.delta_checkpoints
+        WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = chain.parent_id AND depth = chain.depth - 1
+        OFFSET 0
+    ) AS parent
+    WHERE chain.depth > 0
+), named AS MATERIALIZED (
+    SELECT DISTINCT unnest(segments) AS id FROM chain
+)
+SELECT 0::smallint AS part, epoch AS number, thread_id AS label, NULL::bytea AS checkpoint_id, NULL::bytea AS parent_id,
+    NULL::integer AS small, NULL::boolean AS hidden, NULL::boolean AS orphaned, NULL::text AS ids,
+    NULL::bytea AS payload
+FROM {schema}.delta_threads WHERE thread_key = $1
+UNION ALL
+SELECT 1, metadata_id, NULL, checkpoint_id, parent_id, depth, hidden, orphaned, segments::text, payload
+FROM chain
+UNION ALL
+SELECT 2, named.id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references::text, payload
+FROM named CROSS JOIN LATERAL (
+    SELECT namespace, checkpoint_id, kind, segment_references, payload FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND segment_id = named.id AND kind = 2
+    OFFSET 0
+) AS page
+UNION ALL
+SELECT 2, segment_id, $2, chain.checkpoint_id, NULL, kind, NULL, NULL, segment_references::text, write.payload
+FROM chain CROSS JOIN LATERAL (
+    SELECT segment_id, kind, segment_references, payload FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND namespace = $2 AND checkpoint_id = chain.checkpoint_id AND kind = 3
+    OFFSET 0
+) AS write;

@@ -185,6 +185,15 @@ class PostgresStorage:
         """One page of threads, newest first, in one transaction."""
         return await self._run("newest_threads", lambda connection: self._overview.newest_threads(connection, query))
 
+    async def load_structures(
+        self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes]
+    ) -> Chains | None:
+        """Rows to rebuild the given checkpoints without their values, in one statement."""
+        return await self._run(
+            "load_structures",
+            lambda connection: self._overview.load_structures(connection, thread_key, namespace, checkpoint_ids),
+        )
+
     async def namespaces(self, thread_key: bytes, after: str | None, limit: int) -> list[NamespaceEntry]:
         """Namespaces of a thread behind a name, in one statement."""
         return await self._run(

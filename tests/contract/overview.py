@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from deltastore.core.model import MetadataRow, ThreadChanges, ThreadRef
+from deltastore.core.model import MetadataRow, NewSegment, ThreadChanges, ThreadRef
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.storage import Storage
-from tests.contract.calls import OTHER, T, key, row, save, save_writes, thread
+from tests.contract.calls import OTHER, PAGES, VALUES, T, key, row, save, save_writes, thread
 
 
 async def listed(storage: Storage, query: ThreadsQuery) -> list[tuple[str, int | None]]:
@@ -74,6 +74,28 @@ class OverviewContract:
         assert (await listed(storage, ThreadsQuery()))[0] == ("a", 31)
         await hide(storage, thread("a"), 31)
         assert (await listed(storage, ThreadsQuery()))[0] == ("a", None)
+
+    async def test_structures_are_chains_without_values(self, storage: Storage) -> None:
+        await save(storage, row(1), NewSegment(VALUES, b"v"), NewSegment(PAGES, b"p"))
+        await save(storage, row(2, 1, 1), NewSegment(VALUES, b"v"))
+        await save(storage, row(3, 2, 2))
+        await save_writes(storage, 2)
+        await save(storage, row(4), NewSegment(VALUES, b"v"))
+        for wanted in ([key(3)], [key(3), key(4)], [key(1), key(9)], []):
+            chains = await storage.load_chains(T.key, "", wanted)
+            structures = await storage.load_structures(T.key, "", wanted)
+            assert chains is not None
+            assert structures is not None
+            assert structures.targets == chains.targets
+            assert sorted(structures.rows, key=lambda each: each.checkpoint_id) == sorted(
+                chains.rows, key=lambda each: each.checkpoint_id
+            )
+            expected = [each for each in chains.segments if each.kind is not VALUES]
+            assert sorted(structures.segments, key=lambda each: each.segment_id) == sorted(
+                expected, key=lambda each: each.segment_id
+            )
+            assert (structures.epoch, structures.thread, structures.metadata) == (chains.epoch, T, ())
+        assert await storage.load_structures(OTHER.key, "", [key(3)]) is None
 
     async def test_namespaces(self, storage: Storage) -> None:
         names = ["", "a", "a|b", "a:1|b", "ä", "東"]

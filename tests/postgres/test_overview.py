@@ -57,7 +57,7 @@ async def test_checkpoints_are_found_by_descents_of_the_primary_key(database_dsn
     await fill(connection, 3000, older=3)
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     scanned = {"newest_threads": {"delta_threads"}, "newest_threads_with_metadata": {"delta_metadata", "delta_threads"}}
-    for name in ("newest_threads", "newest_threads_with_metadata", "namespaces"):
+    for name in ("newest_threads", "newest_threads_with_metadata", "namespaces", "load_structures"):
         found = await plan(connection, name)
         whole = {each["Relation Name"] for each in found if each["Node Type"] == "Seq Scan"}
         assert whole <= scanned.get(name, set()), name
