@@ -25,6 +25,12 @@ from tests.contract.calls import T, row, save
 from tests.inspection.many import fill
 
 SCHEMA = "deltastore"
+SEGMENTS = """
+INSERT INTO deltastore.delta_segments
+SELECT row_number() OVER (), 1 + depth % 3, thread_key, namespace, checkpoint_id, NULL, ''
+FROM deltastore.delta_checkpoints;
+ANALYZE deltastore.delta_segments
+"""
 TEXT = files("deltastore.postgres").joinpath("overview.sql").read_text(encoding="utf-8")
 
 
@@ -55,6 +61,7 @@ async def plan(connection: asyncpg.Connection[Any], name: str, schema: str = SCH
 async def test_checkpoints_are_found_by_descents_of_the_primary_key(database_dsn: str) -> None:
     connection = await asyncpg.connect(database_dsn)
     await fill(connection, 3000, older=3)
+    await connection.execute(SEGMENTS)
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     scanned = {"newest_threads": {"delta_threads"}, "newest_threads_with_metadata": {"delta_metadata", "delta_threads"}}
     for name in ("newest_threads", "newest_threads_with_metadata", "namespaces", "load_structures"):
