@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from rich.cells import cell_len
 
@@ -250,6 +252,45 @@ def test_graph() -> None:
         " /",
         "* b",
     ]
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=40))
+def test_every_branch_of_a_drawn_tree_ends_at_its_parent(steps: list[int]) -> None:
+    """Node `n` has the parent `n - step`; below zero it is a root. Lanes are followed from line to line."""
+    parents = {number: number - step if 0 < step <= number else None for number, step in enumerate(steps)}
+    graph, following = Graph(), dict[int, int]()
+    for number in reversed(range(len(steps))):
+        parent = parents[number]
+        above, before, below = graph.node(str(number), None if parent is None else str(parent))
+        for text in above:
+            following = moved(text, following)
+        column = before.index("*")
+        assert before.count("*") == 1
+        assert {column: number}.items() <= {column: following.get(column, number)}.items()
+        assert number not in [awaited for at, awaited in following.items() if at != column]
+        following.pop(column, None)
+        if parent is not None:
+            following[column] = parent
+        assert {at for at, sign in enumerate(before) if sign == "|"} == following.keys() - {column}
+        for text in below:
+            following = moved(text, following)
+    assert following == {}
+
+
+def moved(text: str, following: dict[int, int]) -> dict[int, int]:
+    """Where lanes are after a line of slanted strokes: each goes one lane to the left, or along `_` to the next `|`."""
+    after: dict[int, int] = {}
+    for at, awaited in following.items():
+        if at < len(text) and text[at] == "|":
+            target = at
+        else:
+            assert text[at - 1] == "/"
+            target = at - 2
+            while target > 0 and text[target - 1] == "_":
+                target -= 2
+        assert after.get(target, awaited) == awaited
+        after[target] = awaited
+    return after
 
 
 def test_an_archive_is_looked_at_without_a_database(
