@@ -12,11 +12,12 @@ from deltastore.cache import Cache
 from deltastore.core.draft import Put
 from deltastore.core.frame import Cipher
 from deltastore.core.model import Refusal, ThreadRef
+from deltastore.errors import BrokenChainError, ThreadDeletedError
 from deltastore.maintenance import Maintenance
 from deltastore.options import EngineOptions
 from deltastore.reading import Reader
 from deltastore.storage import Storage
-from deltastore.writing import Writer
+from deltastore.writing import Writer, was_deleted
 
 
 @dataclass(slots=True)
@@ -42,6 +43,14 @@ class Engine:
         Raises:
             DatabaseError: Nothing was stored, or (unavailable) it is not known whether it was.
             StoredDataError: The parent cannot be rebuilt.
+            ThreadDeletedError: The thread was deleted, and the save names a checkpoint of what it was.
         """
-        if await self.writer.save(thread, put, cipher) is Refusal.EXISTS:
+        try:
+            refused = await self.writer.save(thread, put, cipher)
+        except BrokenChainError as error:
+            is_gone = await self.storage.extend_deletion(thread.key, put.checkpoint_id)
+            if is_gone and not isinstance(error, ThreadDeletedError):
+                raise was_deleted(thread, put.namespace, put.checkpoint_id) from error
+            raise
+        if refused is Refusal.EXISTS:
             await self.maintenance.put_again(thread, put, cipher)

@@ -7,11 +7,13 @@
     │   └── WrongLoopError              a synchronous call on the saver's own event loop, or a closed saver
     ├── DatabaseError                   the database is away, busy or not set up
     │   ├── DatabaseUnavailableError    no connection within the configured time (retrying later can help)
+    │   │   └── ThreadBusyError         others hold the thread for longer than the caller wanted to wait
     │   ├── DatabaseRefusedError        the server refused a statement (rights, disk, configuration)
     │   └── SchemaVersionError          the schema is missing, older or newer than this code
     └── StoredDataError                 what was stored does not add up: never answered with a guess
         ├── CorruptPayloadError         checksum, length, format or codec of one payload is wrong
         ├── BrokenChainError            a checkpoint, segment or page that is needed is missing
+        │   └── ThreadDeletedError      a save names a checkpoint of a thread that was deleted
         └── UnreadableValueError        the serializer or the cipher cannot read a stored value
 
 Every error carries `detail` (what was found and expected) and `hint` (what to do next); both are part of its text.
@@ -82,6 +84,10 @@ class DatabaseUnavailableError(DatabaseError):
     retryable = True
 
 
+class ThreadBusyError(DatabaseUnavailableError):
+    """Others held the thread for longer than the caller wanted to wait. Nothing was done."""
+
+
 class DatabaseRefusedError(DatabaseError):
     """The server answered with an error that trying again does not mend."""
 
@@ -102,6 +108,10 @@ class CorruptPayloadError(StoredDataError):
 
 class BrokenChainError(StoredDataError):
     """A checkpoint, segment or page that the requested state needs is missing, or the links do not fit."""
+
+
+class ThreadDeletedError(BrokenChainError):
+    """A save or writes name a checkpoint of a thread that was deleted. Nothing was stored; the thread stays deleted."""
 
 
 class UnreadableValueError(StoredDataError):

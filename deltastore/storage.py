@@ -10,7 +10,11 @@ Promises of every storage:
 - **epoch**: a number of the thread that changes, to a value never used before, whenever anything is removed or
   rewritten. A save that names an epoch is refused (`Refusal.STALE`) if the thread's differs, so references found at an
   epoch are proved to exist as long as a save at that epoch is accepted;
-- `edit` excludes every other save, delete and edit of the thread while it lasts.
+- `edit` excludes every other save, delete and edit of the thread while it lasts;
+- **deleted threads stay deleted**: `delete_thread` leaves a tombstone with the largest checkpoint id of the thread. As
+  long as the thread is not there, a save that names a checkpoint (`held_id`, or a parent) is refused: as
+  `Refusal.DELETED` if it has a parent or names one up to the tombstone's, else as `Refusal.EARLY`. A save that names
+  none begins the thread anew. A save whose parent was deleted with the thread is refused then, too.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from deltastore.core.model import (
     Known,
     ListEntry,
     ListQuery,
+    LockBounds,
     MetadataRow,
     NewRows,
     Refusal,
@@ -32,6 +37,7 @@ from deltastore.core.model import (
     SaveWrites,
     SegmentRow,
     ThreadChanges,
+    ThreadOutline,
     ThreadRef,
     ThreadRows,
 )
@@ -49,8 +55,8 @@ class Survey(Protocol):
         """Segments with their payloads; those that do not exist are left out."""
 
 
-class ThreadEdit(Protocol):
-    """One thread under its exclusive lock."""
+class ThreadView(Protocol):
+    """One thread as of one moment."""
 
     async def rows(self) -> ThreadRows | None:
         """The whole structure of the thread, or None if there is no such thread."""
@@ -60,6 +66,16 @@ class ThreadEdit(Protocol):
 
     async def documents(self, metadata_ids: Sequence[int]) -> list[MetadataRow]:
         """Metadata documents with their payloads; those that do not exist are left out."""
+
+    async def payload_bytes(self, segment_ids: Sequence[int], metadata_ids: Sequence[int]) -> int:
+        """The size of the payloads of segments and metadata documents, all together."""
+
+
+class ThreadEdit(ThreadView, Protocol):
+    """One thread under its exclusive lock."""
+
+    async def is_still(self, rows: ThreadRows) -> bool:
+        """Whether the thread is what it was when `rows` were read."""
 
     async def apply(self, changes: ThreadChanges) -> None:
         """Makes the changes. They are seen by others when the edit ends without an error, else dropped."""
@@ -93,7 +109,8 @@ class Storage(Protocol):
     async def save(self, save: Save) -> Saved | Refusal:
         """Stores one checkpoint with its segments and metadata.
 
-        Refused as stale too if the row is a delta whose parent is not there at the depth it builds on.
+        Refused as stale too if the row is a delta whose parent is not there at the depth it builds on. Refused as
+        deleted if the parent was deleted with the thread.
         """
 
     async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
@@ -116,7 +133,23 @@ class Storage(Protocol):
         """One page of visible checkpoints, newest first (see `ListCursor` for the order)."""
 
     async def delete_thread(self, thread_key: bytes) -> None:
-        """Removes every row of the thread from every table. No such thread: nothing happens."""
+        """Removes every row of the thread from every table, and remembers that. No such thread: nothing happens."""
+
+    async def extend_deletion(self, thread_key: bytes, checkpoint_id: bytes) -> bool:
+        """Takes note that this checkpoint was not saved: of a deleted thread, it counts as deleted, too.
+
+        Returns:
+            Whether the thread was deleted and is not there.
+        """
+
+    async def forget_deletion(self, thread_key: bytes) -> bool:
+        """Forgets that the thread was deleted: late saves are accepted again. False if it was not known to be."""
+
+    async def forget_deletions(self, older_than_seconds: float) -> None:
+        """Forgets all deletions that are older than this."""
+
+    async def pin(self, thread_key: bytes, pinned: bool) -> bool:
+        """Sets or takes away the mark that exempts a thread from retention. False if there is no such thread."""
 
     async def copy_thread(self, source_key: bytes, target: ThreadRef) -> bool:
         """Copies all rows of a thread, consistent as of one moment. False if the target has rows already."""
@@ -144,5 +177,15 @@ class Storage(Protocol):
     async def namespaces(self, thread_key: bytes, after: str | None, limit: int) -> list[NamespaceEntry]:
         """The first namespaces of a thread with visible checkpoints, in the order of their names, behind `after`."""
 
-    def edit(self, thread_key: bytes) -> AbstractAsyncContextManager[ThreadEdit]:
-        """Opens the thread for exclusive changes, as one transaction."""
+    async def outline_threads(self, after: bytes, limit: int) -> list[ThreadOutline]:
+        """A page of threads as `list_threads`, with the keys of their checkpoints."""
+
+    def view(self, thread_key: bytes) -> AbstractAsyncContextManager[ThreadView]:
+        """Opens the thread for reading, as of one moment and without a lock."""
+
+    def edit(self, thread_key: bytes, bounds: LockBounds | None = None) -> AbstractAsyncContextManager[ThreadEdit]:
+        """Opens the thread for exclusive changes, as one transaction.
+
+        Raises:
+            ThreadBusyError: The thread was not to be had within the bounds.
+        """

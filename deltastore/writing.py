@@ -13,8 +13,10 @@ its parent that are under way in this process, so that it can refer to their ite
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
 from deltastore.cache import Cache, CachedThread
@@ -37,13 +39,16 @@ from deltastore.core.model import MetadataRow, Refusal, Save, Saved, SaveWrites,
 from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_writes
 from deltastore.core.state import History, State, Value
 from deltastore.core.writes import OpenSegment
-from deltastore.errors import BrokenChainError, DatabaseUnavailableError
+from deltastore.errors import BrokenChainError, DatabaseUnavailableError, ThreadDeletedError
 from deltastore.loaded import MISSING_HINT, Found
 from deltastore.options import EngineOptions
 from deltastore.reading import Reader
 from deltastore.storage import Storage
 
 ATTEMPTS = 8
+EARLY_PAUSE_SECONDS = 0.02
+EARLY_SECONDS_MAX = 2.0
+"""How long the saves of a run that begins a deleted thread anew may arrive before its first one."""
 FOREIGN_PAGE = 200
 OFF_LOOP_BYTES = 128 * 1024
 """Saves with more new bytes than this are compressed in a thread."""
@@ -158,7 +163,10 @@ class Writer:
         epoch = basis.cached.epoch if basis.cached is not None and drafted.references else None
         known = epoch is not None and basis.cached is not None and metadata.metadata_id in basis.cached.metadata_ids
         writes = None if basis.parent is None else len(basis.writes)
-        outcome = await self.storage.save(Save(thread, row, segments, None if known else metadata, epoch, writes))
+        save = Save(thread, row, segments, None if known else metadata, epoch, writes, put.held_id)
+        outcome = await _when_begun(lambda: self.storage.save(save))
+        if outcome is Refusal.DELETED:
+            raise was_deleted(thread, put.namespace, put.checkpoint_id)
         if isinstance(outcome, Refusal):
             return outcome
         self._remember(thread, put, drafted, outcome, metadata.metadata_id)
@@ -226,9 +234,10 @@ class Writer:
             large = sum(map(len, items.own)) > OFF_LOOP_BYTES
             segment = await _run(large, seal_writes, put, writes, items, cipher)
             epoch = cached.epoch if cached is not None and segment.references else None
-            outcome = await self.storage.save_writes(
-                SaveWrites(thread, put.namespace, put.checkpoint_id, segment, epoch)
-            )
+            save = SaveWrites(thread, put.namespace, put.checkpoint_id, segment, epoch, put.held_id)
+            outcome = await _when_begun(partial(self.storage.save_writes, save))
+            if outcome is Refusal.DELETED:
+                raise was_deleted(thread, put.namespace, put.checkpoint_id)
             if isinstance(outcome, Saved):
                 stored = settle_writes(outcome.segment_ids[0], writes, items.own)
                 remembered = self.cache.at_epoch(thread.key, outcome.epoch)
@@ -251,6 +260,16 @@ async def _run(in_thread: bool, function: Callable[P, T], *args: P.args, **kwarg
     return await asyncio.to_thread(function, *args, **kwargs) if in_thread else function(*args, **kwargs)
 
 
+async def _when_begun(attempt: Callable[[], Awaitable[Saved | Refusal]]) -> Saved | Refusal:
+    """Saves, again and again while it is too early: the first save of the run is under way, or was refused."""
+    deadline = monotonic() + EARLY_SECONDS_MAX
+    while (outcome := await attempt()) is Refusal.EARLY:
+        if monotonic() > deadline:
+            return Refusal.DELETED
+        await asyncio.sleep(EARLY_PAUSE_SECONDS)
+    return outcome
+
+
 def _nothing(_: bytes) -> None:
     """Nothing is known of the thread."""
 
@@ -265,6 +284,15 @@ def _refuse_loss(thread: ThreadRef, put: Put, foreign: Mapping[str, Value | Hist
             detail=f"what only that one had: channels {lost}",
             hint="start the run again, from a checkpoint that is there or from its input",
         )
+
+
+def was_deleted(thread: ThreadRef, namespace: str, checkpoint_id: bytes) -> ThreadDeletedError:
+    """The error for a save that names a checkpoint of a deleted thread."""
+    return ThreadDeletedError(
+        f"{describe(thread, namespace, checkpoint_id)} was not saved: the thread was deleted, and the run that saves it"
+        " holds a checkpoint of what it was",
+        hint="start the run again without a checkpoint_id; `undelete_thread` lets late saves through",
+    )
 
 
 def _always_changed(thread: ThreadRef, namespace: str, checkpoint_id: bytes) -> DatabaseUnavailableError:

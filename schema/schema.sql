@@ -25,6 +25,7 @@ CREATE TABLE {schema}.delta_threads (
     created_at timestamptz NOT NULL DEFAULT now(),
     thread_key bytea NOT NULL,
     thread_id text COLLATE "C" NOT NULL,
+    pinned boolean NOT NULL DEFAULT false,
     CONSTRAINT delta_threads_pkey PRIMARY KEY (thread_key)
 );
 
@@ -37,6 +38,7 @@ COMMENT ON COLUMN {schema}.delta_threads.revision IS
 COMMENT ON COLUMN {schema}.delta_threads.created_at IS 'When the thread got its first row.';
 COMMENT ON COLUMN {schema}.delta_threads.thread_key IS 'Digest of the thread id, 16 bytes.';
 COMMENT ON COLUMN {schema}.delta_threads.thread_id IS 'The thread id as the application gave it.';
+COMMENT ON COLUMN {schema}.delta_threads.pinned IS 'Exempt from retention.';
 
 CREATE TABLE {schema}.delta_checkpoints (
     metadata_id bigint NOT NULL,
@@ -116,4 +118,18 @@ COMMENT ON COLUMN {schema}.delta_metadata.thread_key IS 'The thread.';
 COMMENT ON COLUMN {schema}.delta_metadata.document IS 'The metadata as far as jsonb can hold it, for filters.';
 COMMENT ON COLUMN {schema}.delta_metadata.payload IS 'The sealed exact metadata (docs/format.md).';
 
-INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial');
+CREATE TABLE {schema}.delta_tombstones (
+    deleted_at timestamptz NOT NULL,
+    thread_key bytea NOT NULL,
+    deleted_through bytea NOT NULL,
+    CONSTRAINT delta_tombstones_pkey PRIMARY KEY (thread_key)
+);
+
+COMMENT ON TABLE {schema}.delta_tombstones IS
+    'Threads that were deleted a while ago, so that late saves of a run do not bring them back.';
+COMMENT ON COLUMN {schema}.delta_tombstones.deleted_at IS 'When the thread was last deleted.';
+COMMENT ON COLUMN {schema}.delta_tombstones.thread_key IS 'The thread; its id is not kept.';
+COMMENT ON COLUMN {schema}.delta_tombstones.deleted_through IS
+    'Ordered key of its largest checkpoint id: saves that name this one or a smaller one are refused.';
+
+INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial'), (2, 'retention');

@@ -111,6 +111,7 @@ def put_of(
         codec.encode_item(shared, f"{where}: metadata"),
         metadatas.searchable(shared),
         _inherited(checkpoint, new_versions, metadatas.delta_channels(volatile)),
+        validate.held_key_of(config),
     )
     return thread, put
 
@@ -173,7 +174,7 @@ def writes_of(
         encoded.append((WRITES_IDX_MAP.get(channel, index), name, parts))
         memo.add(recall)
     task = validate.name(task_id, "task_id"), validate.name(task_path, "task_path")
-    return thread, PutWrites(namespace, checkpoint_id, *task, tuple(encoded))
+    return thread, PutWrites(namespace, checkpoint_id, *task, tuple(encoded), validate.held_key_of(config))
 
 
 def tuple_of(codec: Codec, loaded: Loaded) -> CheckpointTuple:

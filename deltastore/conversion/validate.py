@@ -67,6 +67,15 @@ def checkpoint_key_of(config: Config) -> bytes | None:
     return None if value is None or value == "" else checkpoint_key(value)
 
 
+def held_key_of(config: Config) -> bytes | None:
+    """The smallest key of all checkpoints that a config names, also those of the graphs around a subgraph."""
+    around = configurable(config).get("checkpoint_map")
+    named = list(around.values()) if isinstance(around, Mapping) else []
+    keys = [checkpoint_key(value) for value in named if isinstance(value, str) and value]
+    own = checkpoint_key_of(config)
+    return min(keys if own is None else [*keys, own], default=None)
+
+
 def checkpoint_key(value: Any) -> bytes:
     """The ordered key of a checkpoint id."""
     if isinstance(value, UUID):

@@ -52,6 +52,7 @@ class Put:
         shared: The shared part of the metadata as one encoded item.
         document: The searchable form of the shared part.
         inherited: Channels that the caller says have something, which is not given here but taken from the parent.
+        held_id: The oldest checkpoint that the caller's config names (`Save.held_id`).
     """
 
     namespace: str
@@ -64,6 +65,7 @@ class Put:
     shared: bytes
     document: str
     inherited: frozenset[str] = frozenset()
+    held_id: bytes | None = None
 
 
 @dataclass(slots=True)
@@ -311,13 +313,14 @@ def marks_of(encoded: EncodedValue) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class PutWrites:
-    """A `put_writes` call, encoded: `(index, channel, value)` for each write."""
+    """A `put_writes` call, encoded: `(index, channel, value)` for each write. `held_id` as for `Put`."""
 
     namespace: str
     checkpoint_id: bytes
     task_id: str
     task_path: str
     writes: tuple[tuple[int, str, EncodedValue], ...]
+    held_id: bytes | None = None
 
 
 def draft_writes(put: PutWrites, items: Items) -> tuple[Write, ...]:

@@ -132,6 +132,8 @@ class Save:
         metadata: The metadata document to store if it is not there yet; None if it is known to be.
         epoch: The epoch of the thread for which the row's references are known to exist; None if it has none.
         parent_writes: How many write segments the parent is expected to have; None if it doesn't matter.
+        held_id: The oldest checkpoint that the caller's config names: the parent's id, and those of the graphs around
+            a subgraph. A save that names one of a deleted thread is refused.
     """
 
     thread: ThreadRef
@@ -140,17 +142,19 @@ class Save:
     metadata: MetadataRow | None = None
     epoch: int | None = None
     parent_writes: int | None = None
+    held_id: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SaveWrites:
-    """One `put_writes`: one segment of kind WRITES. The checkpoint need not exist yet."""
+    """One `put_writes`: one segment of kind WRITES. The checkpoint need not exist yet. `held_id` as for `Save`."""
 
     thread: ThreadRef
     namespace: str
     checkpoint_id: bytes
     segment: NewSegment
     epoch: int | None = None
+    held_id: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +172,10 @@ class Refusal(IntEnum):
     """The thread's epoch moved on (something was removed), or the parent has other writes: load again and retry."""
     EXISTS = 2
     """A checkpoint with this id is stored already."""
+    DELETED = 3
+    """The thread was deleted, and the caller names a checkpoint of what it was."""
+    EARLY = 4
+    """The thread was deleted, and the caller names a newer checkpoint: perhaps of a run that begins it anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +262,7 @@ class ThreadRows:
 
     `segments` have their payload only where it holds structure (pages); elsewhere it is empty.
     `metadata` holds (metadata_id, run id found in the document or None).
+    `revision` changes with every edit; `created_seconds` is the time of the thread's first row, since 1970.
     """
 
     thread: ThreadRef
@@ -261,6 +270,34 @@ class ThreadRows:
     checkpoints: tuple[CheckpointRow, ...]
     segments: tuple[SegmentRow, ...]
     metadata: tuple[tuple[int, str | None], ...]
+    revision: int = 0
+    pinned: bool = False
+    created_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadOutline:
+    """The keys of a thread's checkpoints: enough to see whether a policy concerns it.
+
+    Attributes:
+        thread: The thread.
+        pinned: Exempt from retention.
+        created_seconds: The time of its first row, since 1970.
+        checkpoints: (namespace, checkpoint id, hidden) of each row.
+    """
+
+    thread: ThreadRef
+    pinned: bool
+    created_seconds: float
+    checkpoints: tuple[tuple[str, bytes, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LockBounds:
+    """How long an edit may wait for its thread, and each of its statements may take, in milliseconds."""
+
+    wait_ms: int
+    statement_ms: int
 
 
 @dataclass(frozen=True, slots=True)

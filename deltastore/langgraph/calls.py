@@ -145,6 +145,21 @@ class Calls:
         self.memos.forget(key)
         return lambda engine: engine.maintenance.delete_thread(key)
 
+    def undelete_thread(self, thread_id: str) -> Call[bool]:
+        """Forgets that a thread was deleted."""
+        key = validate.thread(thread_id).key
+        return lambda engine: engine.storage.forget_deletion(key)
+
+    def pin(self, thread_id: str, *, pinned: bool) -> Call[None]:
+        """Pins a thread, or takes the pin away."""
+        thread = validate.thread(thread_id)
+
+        async def call(engine: Engine) -> None:
+            if not await engine.storage.pin(thread.key, pinned):
+                raise InvalidConfigError(f"there is no thread {thread.thread_id!r}", hint="is its id right?")
+
+        return call
+
     def delete_for_runs(self, run_ids: Sequence[str]) -> Call[None]:
         """Deletes the checkpoints of runs."""
         ids = validate.texts(run_ids, "run_ids")

@@ -125,6 +125,7 @@ class EngineSaver(BaseCheckpointSaver[Any]):
             CallerError: Something given cannot be stored; nothing was.
             DatabaseError: The database did not store it, or (unavailable) it is not known whether it did.
             StoredDataError: The parent cannot be rebuilt.
+            ThreadDeletedError: The thread was deleted, and the config names a checkpoint of what it was.
         """
         call, stored = self._calls().put(config, checkpoint, metadata, new_versions)
         await self._bridge.arun(call)
@@ -158,7 +159,7 @@ class EngineSaver(BaseCheckpointSaver[Any]):
 
         Raises:
             CallerError: Something given cannot be stored; nothing was.
-            DatabaseError: As `aput`.
+            DatabaseError, ThreadDeletedError: As `aput`.
         """
         call = self._calls().put_writes(config, writes, task_id, task_path)
         if call is not None:
@@ -252,12 +253,48 @@ class EngineSaver(BaseCheckpointSaver[Any]):
     # --- maintenance
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Removes a thread with all namespaces, checkpoints and writes. No such thread: nothing happens."""
+        """Removes a thread with all namespaces, checkpoints and writes. No such thread: nothing happens.
+
+        A run that still holds a checkpoint of it does not bring it back: its saves raise `ThreadDeletedError`. A save
+        whose config names no checkpoint begins the thread anew.
+        """
         await self._bridge.arun(self._calls().delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
         """`adelete_thread`, waiting in this thread."""
         self._bridge.run(self._calls().delete_thread(thread_id))
+
+    async def aundelete_thread(self, thread_id: str) -> bool:
+        """Lets saves through again that hold a checkpoint of a deleted thread. What was deleted stays gone.
+
+        Returns:
+            Whether the thread was known to be deleted; retention forgets that after a while.
+        """
+        return await self._bridge.arun(self._calls().undelete_thread(thread_id))
+
+    def undelete_thread(self, thread_id: str) -> bool:
+        """`aundelete_thread`, waiting in this thread."""
+        return self._bridge.run(self._calls().undelete_thread(thread_id))
+
+    async def apin(self, thread_id: str) -> None:
+        """Exempts a thread from retention. Deleting and pruning it by name is still possible.
+
+        Raises:
+            InvalidConfigError: There is no such thread.
+        """
+        await self._bridge.arun(self._calls().pin(thread_id, pinned=True))
+
+    def pin(self, thread_id: str) -> None:
+        """`apin`, waiting in this thread."""
+        self._bridge.run(self._calls().pin(thread_id, pinned=True))
+
+    async def aunpin(self, thread_id: str) -> None:
+        """Takes the pin away again. Raises as `apin`."""
+        await self._bridge.arun(self._calls().pin(thread_id, pinned=False))
+
+    def unpin(self, thread_id: str) -> None:
+        """`aunpin`, waiting in this thread."""
+        self._bridge.run(self._calls().pin(thread_id, pinned=False))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Removes the checkpoints of runs, found by `run_id` in their metadata, from all threads and namespaces.

@@ -1,7 +1,8 @@
-"""One thread under its exclusive lock: `ThreadEdit` on PostgreSQL.
+"""One thread as of one moment, `ThreadView`, and under its exclusive lock, `ThreadEdit`, on PostgreSQL.
 
-Runs inside a transaction whose first statement took the row of the thread. Every later statement has a snapshot of its
-own (READ COMMITTED), taken when no save of the thread was under way: so it sees all of them, and none can come between.
+An edit runs inside a transaction whose first statement took the row of the thread. Every later statement has a snapshot
+of its own (READ COMMITTED), taken when no save of the thread was under way: so it sees all of them, and none can come
+between. A view runs inside a transaction that has one snapshot (REPEATABLE READ) and takes no lock.
 """
 
 from __future__ import annotations
@@ -13,27 +14,29 @@ import asyncpg
 from deltastore.core.model import MetadataRow, NewRows, RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
 from deltastore.errors import DatabaseUnavailableError
 from deltastore.postgres.queries import AnyConnection, Queries
+from deltastore.postgres.rows import ThreadHead
 
 
-class PostgresEdit:
-    """The thread of one `edit`; `locked` is its epoch and reference, None if there is no such thread."""
+class PostgresView:
+    """The thread of one `view`; `head` is its row, None if there is no such thread."""
 
-    def __init__(
-        self, connection: AnyConnection, queries: Queries, thread_key: bytes, locked: tuple[int, ThreadRef] | None
-    ) -> None:
+    def __init__(self, connection: AnyConnection, queries: Queries, thread_key: bytes, head: ThreadHead | None) -> None:
         self._connection = connection
         self._queries = queries
         self._key = thread_key
-        self._locked = locked
+        self._head = head
 
     async def rows(self) -> ThreadRows | None:
         """The whole structure of the thread, or None if there is no such thread."""
-        if self._locked is None:
+        head = self._head
+        if head is None:
             return None
-        epoch, thread = self._locked
         return ThreadRows(
-            thread=thread,
-            epoch=epoch,
+            thread=head.thread,
+            epoch=head.epoch,
+            revision=head.revision,
+            pinned=head.pinned,
+            created_seconds=head.created_seconds,
             checkpoints=tuple(await self._queries.edit_checkpoints(self._connection, self._key)),
             segments=tuple(await self._queries.edit_segments(self._connection, self._key)),
             metadata=tuple(await self._queries.edit_metadata(self._connection, self._key)),
@@ -46,6 +49,27 @@ class PostgresEdit:
     async def documents(self, metadata_ids: Sequence[int]) -> list[MetadataRow]:
         """Metadata documents with their payloads; those that do not exist are left out."""
         return await self._queries.edit_documents(self._connection, self._key, metadata_ids)
+
+    async def payload_bytes(self, segment_ids: Sequence[int], metadata_ids: Sequence[int]) -> int:
+        """The size of the payloads of segments and metadata documents, all together."""
+        return await self._queries.payload_bytes(self._connection, self._key, segment_ids, metadata_ids)
+
+
+class PostgresEdit(PostgresView):
+    """The thread of one `edit`; `head` is its locked row."""
+
+    async def is_still(self, rows: ThreadRows) -> bool:
+        """Whether the thread is what it was: the same revision, under which rows can only have been added."""
+        head = self._head
+        if head is None or (head.epoch, head.revision, head.pinned) != (rows.epoch, rows.revision, rows.pinned):
+            return False
+        counts = await self._queries.count_rows(self._connection, self._key)
+        return counts == (len(rows.checkpoints), len(rows.segments))
+
+    async def remove(self) -> None:
+        """Removes all rows of the thread, and remembers that."""
+        await self._queries.bury_thread(self._connection, self._key)
+        await self._queries.delete_thread(self._connection, self._key)
 
     async def apply(self, changes: ThreadChanges) -> None:
         """Makes the changes, which end with the transaction."""
@@ -69,16 +93,12 @@ class PostgresEdit:
         else:
             await queries.renew_revision(connection, key)
 
-    async def remove(self) -> None:
-        """Removes all rows of the thread."""
-        await self._queries.delete_thread(self._connection, self._key)
-
     async def restart(self, thread: ThreadRef) -> None:
         """Removes all rows of the thread and makes its row anew, so that nobody else can until the transaction ends."""
-        if self._locked is not None:
+        if self._head is not None:
             await self._queries.delete_thread(self._connection, self._key)
         try:
-            await self._queries.create_thread(self._connection, thread)
+            await self._queries.create_thread(self._connection, thread, self._head is not None and self._head.pinned)
         except asyncpg.UniqueViolationError as error:
             raise DatabaseUnavailableError(
                 f"thread {thread.thread_id!r} was created by someone else at the same moment", hint="run it again"

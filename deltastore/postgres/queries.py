@@ -16,6 +16,7 @@ from deltastore.core.model import (
     Known,
     ListEntry,
     ListQuery,
+    LockBounds,
     MetadataRow,
     NewSegment,
     Refusal,
@@ -23,10 +24,12 @@ from deltastore.core.model import (
     Saved,
     SaveWrites,
     SegmentRow,
+    ThreadOutline,
     ThreadRef,
 )
 from deltastore.postgres import rows
 from deltastore.postgres.naming import render
+from deltastore.postgres.rows import ThreadHead
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
@@ -77,7 +80,7 @@ class Queries:
             row.namespace, row.checkpoint_id, row.parent_id, row.depth, rows.array(row.segments), row.payload,
             row.metadata_id,
             row.hidden, row.orphaned, save.parent_writes, *rows.segment_columns(save.new_segments),
-            metadata and metadata.document, metadata and metadata.payload,
+            metadata and metadata.document, metadata and metadata.payload, save.held_id,
         )  # fmt: skip
         return rows.save_answer(record)
 
@@ -86,7 +89,7 @@ class Queries:
         record = await connection.fetchrow(
             self.text["save_writes"],
             save.thread.key, save.thread.thread_id, save.epoch, save.namespace, save.checkpoint_id,
-            int(save.segment.kind), rows.array_or_null(save.segment.references), save.segment.payload,
+            int(save.segment.kind), rows.array_or_null(save.segment.references), save.segment.payload, save.held_id,
         )  # fmt: skip
         return rows.save_answer(record)
 
@@ -167,10 +170,40 @@ class Queries:
         records = await connection.fetch(self.text["list_threads"], after, limit)
         return [ThreadRef(record["thread_key"], record["thread_id"]) for record in records]
 
-    async def lock_thread(self, connection: AnyConnection, thread_key: bytes) -> tuple[int, ThreadRef] | None:
-        """Takes the thread for the rest of the transaction; its epoch and id, or None if it is not there."""
-        record = await connection.fetchrow(self.text["lock_thread"], thread_key)
-        return record and (record["epoch"], ThreadRef(thread_key, record["thread_id"]))
+    async def outline_threads(self, connection: AnyConnection, after: bytes, limit: int) -> list[ThreadOutline]:
+        """Threads behind a key, with the keys of their checkpoints."""
+        return rows.outlines(await connection.fetch(self.text["outline_threads"], after, limit))
+
+    async def pin_thread(self, connection: AnyConnection, thread_key: bytes, pinned: bool) -> bool:
+        """Marks a thread; whether it is there."""
+        return bool(await connection.fetchval(self.text["pin_thread"], thread_key, pinned))
+
+    async def bound_transaction(self, connection: AnyConnection, bounds: LockBounds) -> None:
+        """Bounds the transaction that is open."""
+        await connection.fetchrow(self.text["bound_transaction"], str(bounds.wait_ms), str(bounds.statement_ms))
+
+    async def lock_thread(self, connection: AnyConnection, thread_key: bytes) -> ThreadHead | None:
+        """Takes the thread for the rest of the transaction; None if it is not there."""
+        return rows.thread_head(await connection.fetchrow(self.text["lock_thread"], thread_key), thread_key)
+
+    async def view_thread(self, connection: AnyConnection, thread_key: bytes) -> ThreadHead | None:
+        """The row of a thread; None if it is not there."""
+        return rows.thread_head(await connection.fetchrow(self.text["view_thread"], thread_key), thread_key)
+
+    async def count_rows(self, connection: AnyConnection, thread_key: bytes) -> tuple[int, int]:
+        """How many checkpoints and segments a thread has."""
+        record: Any = await connection.fetchrow(self.text["count_rows"], thread_key)
+        return record["checkpoints"], record["segments"]
+
+    async def payload_bytes(
+        self, connection: AnyConnection, thread_key: bytes, segment_ids: Sequence[int], metadata_ids: Sequence[int]
+    ) -> int:
+        """The size of payloads, all together."""
+        return int(
+            await connection.fetchval(
+                self.text["payload_bytes"], thread_key, rows.array(segment_ids), rows.array(metadata_ids)
+            )
+        )
 
     async def edit_checkpoints(self, connection: AnyConnection, thread_key: bytes) -> list[CheckpointRow]:
         """All checkpoints of a thread."""
@@ -246,9 +279,9 @@ class Queries:
             [(thread_key, each.metadata_id, each.document, each.payload) for each in documents],
         )
 
-    async def create_thread(self, connection: AnyConnection, thread: ThreadRef) -> None:
+    async def create_thread(self, connection: AnyConnection, thread: ThreadRef, pinned: bool) -> None:
         """Makes the row of a thread."""
-        await connection.execute(self.text["create_thread"], thread.key, thread.thread_id)
+        await connection.execute(self.text["create_thread"], thread.key, thread.thread_id, pinned)
 
     async def take_numbers(self, connection: AnyConnection, count: int) -> list[int]:
         """Numbers of the sequence, ascending."""
@@ -289,6 +322,22 @@ class Queries:
     async def renew_epoch(self, connection: AnyConnection, thread_key: bytes) -> None:
         """Tells saves that rely on what was there before this edit that it may be gone."""
         await connection.execute(self.text["renew_epoch"], thread_key)
+
+    async def bury_thread(self, connection: AnyConnection, thread_key: bytes) -> None:
+        """Remembers that a thread was deleted, before it is."""
+        await connection.execute(self.text["bury_thread"], thread_key)
+
+    async def extend_deletion(self, connection: AnyConnection, thread_key: bytes, checkpoint_id: bytes) -> bool:
+        """Raises a tombstone to a checkpoint; whether there is one and no thread."""
+        return bool(await connection.fetchval(self.text["extend_deletion"], thread_key, checkpoint_id))
+
+    async def forget_deletion(self, connection: AnyConnection, thread_key: bytes) -> bool:
+        """Removes a tombstone; whether it was there."""
+        return bool(await connection.fetchval(self.text["forget_deletion"], thread_key))
+
+    async def forget_deletions(self, connection: AnyConnection, older_than_seconds: float) -> None:
+        """Removes old tombstones."""
+        await connection.execute(self.text["forget_deletions"], older_than_seconds)
 
     async def delete_thread(self, connection: AnyConnection, thread_key: bytes) -> None:
         """Removes every row of a thread."""

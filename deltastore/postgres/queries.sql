@@ -11,7 +11,8 @@
 SELECT max(version) AS version FROM {schema}.delta_migrations;
 
 -- name: save
--- One checkpoint with its segments and its metadata, or nothing. Outcome: 0 stored, 1 stale, 2 exists, 3 ask again.
+-- One checkpoint with its segments and its metadata, or nothing. Outcome: 0 stored, 1 stale, 2 exists, 3 ask again,
+-- 4 deleted, 5 early.
 --
 -- `known` waits for an edit of the thread and then sees the row that the edit left, while everything else sees the
 -- thread as it was when the statement began. Where the two differ in `revision` the statement stores nothing and is
@@ -31,11 +32,17 @@ WITH seen AS MATERIALIZED (
             SELECT count(*) FROM {schema}.delta_segments
             WHERE thread_key = $1 AND namespace = $4 AND checkpoint_id = $6 AND kind = 3
         ))
+), deleted AS MATERIALIZED (
+    SELECT CASE WHEN $6 IS NOT NULL OR $21::bytea <= deleted_through THEN 4 ELSE 5 END AS outcome
+    FROM {schema}.delta_tombstones
+    WHERE thread_key = $1 AND NOT EXISTS (SELECT FROM parent) AND ($6 <= deleted_through
+        OR (($6 IS NOT NULL OR $21 IS NOT NULL) AND NOT EXISTS (SELECT FROM seen)))
 ), created AS (
     INSERT INTO {schema}.delta_threads (thread_key, thread_id)
     SELECT $1, $2::text
     FROM parent_fits
     WHERE $3::bigint IS NULL AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM seen)
+        AND NOT EXISTS (SELECT FROM deleted)
     ON CONFLICT DO NOTHING
     RETURNING epoch
 ), thread AS (
@@ -44,7 +51,7 @@ WITH seen AS MATERIALIZED (
     SELECT epoch FROM created
 ), admitted AS (
     SELECT epoch FROM thread, parent_fits
-    WHERE ($3::bigint IS NULL OR epoch = $3) AND NOT EXISTS (SELECT FROM twin)
+    WHERE ($3::bigint IS NULL OR epoch = $3) AND NOT EXISTS (SELECT FROM twin) AND NOT EXISTS (SELECT FROM deleted)
 ), stored_segments AS (
     INSERT INTO {schema}.delta_segments (thread_key, namespace, checkpoint_id, kind, segment_references, payload)
     SELECT $1, $4, $5, segment.kind, nullif(segment.segment_references, '{}')::bigint[],
@@ -71,6 +78,8 @@ SELECT
     CASE
         WHEN EXISTS (SELECT FROM stored_checkpoint) THEN 0
         WHEN EXISTS (SELECT FROM thread) AND EXISTS (SELECT FROM twin) THEN 2
+        WHEN EXISTS (SELECT FROM deleted) AND (EXISTS (SELECT FROM thread) OR NOT EXISTS (SELECT FROM seen))
+            THEN (SELECT deleted.outcome FROM deleted)
         WHEN EXISTS (SELECT FROM thread) THEN 1
         WHEN EXISTS (SELECT FROM known) OR ($3::bigint IS NULL AND EXISTS (SELECT FROM parent_fits)) THEN 3
         ELSE 1
@@ -79,12 +88,19 @@ SELECT
     (SELECT ids::text FROM new_ids) AS segment_ids;
 
 -- name: save_writes
--- One segment of pending writes, or nothing. Outcome as for `save`. It reads nothing but the locked thread row.
+-- One segment of pending writes, or nothing. Outcome as for `save`. It reads nothing but the locked thread row, unless
+-- there is none: then the snapshot must not have one either, and the thread not be a deleted one.
 WITH known AS MATERIALIZED (
     SELECT epoch FROM {schema}.delta_threads WHERE thread_key = $1 FOR KEY SHARE
+), deleted AS MATERIALIZED (
+    SELECT CASE WHEN $9::bytea <= deleted_through THEN 4 ELSE 5 END AS outcome
+    FROM {schema}.delta_tombstones
+    WHERE thread_key = $1 AND $9 IS NOT NULL AND NOT EXISTS (SELECT FROM known)
 ), created AS (
     INSERT INTO {schema}.delta_threads (thread_key, thread_id)
-    SELECT $1, $2::text WHERE $3::bigint IS NULL AND NOT EXISTS (SELECT FROM known)
+    SELECT $1, $2::text
+    WHERE $3::bigint IS NULL AND NOT EXISTS (SELECT FROM known) AND NOT EXISTS (SELECT FROM deleted)
+        AND NOT EXISTS (SELECT FROM {schema}.delta_threads WHERE thread_key = $1)
     ON CONFLICT DO NOTHING
     RETURNING epoch
 ), thread AS (
@@ -97,6 +113,7 @@ WITH known AS MATERIALIZED (
 SELECT
     CASE
         WHEN EXISTS (SELECT FROM stored_segment) THEN 0
+        WHEN EXISTS (SELECT FROM deleted) THEN (SELECT deleted.outcome FROM deleted)
         WHEN $3::bigint IS NULL THEN 3
         ELSE 1
     END AS outcome,
@@ -325,9 +342,53 @@ WHERE document ? 'run_id' AND document ->> 'run_id' = ANY ($1::text[]);
 -- A page of all threads.
 SELECT thread_key, thread_id FROM {schema}.delta_threads WHERE thread_key > $1 ORDER BY thread_key LIMIT $2;
 
+-- name: outline_threads
+-- A page of all threads with the keys of their checkpoints. Parts of the answer: 0 threads, 1 checkpoints.
+WITH page AS MATERIALIZED (
+    SELECT thread_key, thread_id, pinned, created_at
+    FROM {schema}.delta_threads WHERE thread_key > $1 ORDER BY thread_key LIMIT $2
+)
+SELECT 0::smallint AS part, thread_key, thread_id AS label, NULL::bytea AS checkpoint_id, pinned AS mark,
+    extract(epoch FROM created_at)::double precision AS seconds
+FROM page
+UNION ALL
+SELECT 1, page.thread_key, checkpoint.namespace, checkpoint.checkpoint_id, checkpoint.hidden, NULL
+FROM page CROSS JOIN LATERAL (
+    SELECT namespace, checkpoint_id, hidden FROM {schema}.delta_checkpoints WHERE thread_key = page.thread_key OFFSET 0
+) AS checkpoint;
+
+-- name: pin_thread
+-- The mark that exempts a thread from retention.
+UPDATE {schema}.delta_threads SET pinned = $2 WHERE thread_key = $1 RETURNING true AS found;
+
+-- name: bound_transaction
+-- How long the transaction may wait for a lock ($1), and each of its statements may take ($2). Ends with it.
+SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true);
+
 -- name: lock_thread
 -- First statement of every edit and deletion: waits for running saves, holds off new ones until the transaction ends.
-SELECT epoch, thread_id FROM {schema}.delta_threads WHERE thread_key = $1 FOR UPDATE;
+SELECT epoch, revision, thread_id, pinned, extract(epoch FROM created_at)::double precision AS created_seconds
+FROM {schema}.delta_threads WHERE thread_key = $1 FOR UPDATE;
+
+-- name: view_thread
+-- The same row for a reader, without a lock.
+SELECT epoch, revision, thread_id, pinned, extract(epoch FROM created_at)::double precision AS created_seconds
+FROM {schema}.delta_threads WHERE thread_key = $1;
+
+-- name: count_rows
+-- How many checkpoints and segments the thread has: within a revision they only grow.
+SELECT (SELECT count(*) FROM {schema}.delta_checkpoints WHERE thread_key = $1) AS checkpoints,
+    (SELECT count(*) FROM {schema}.delta_segments WHERE thread_key = $1) AS segments;
+
+-- name: payload_bytes
+-- The size of segments and metadata documents. PostgreSQL knows the length of a payload without reading it.
+SELECT coalesce((
+    SELECT sum(octet_length(payload)) FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND segment_id = ANY ($2::text::bigint[])
+), 0)::bigint + coalesce((
+    SELECT sum(octet_length(payload)) FROM {schema}.delta_metadata
+    WHERE thread_key = $1 AND metadata_id = ANY ($3::text::bigint[])
+), 0)::bigint AS total_bytes;
 
 -- name: edit_checkpoints
 -- All checkpoints of the thread.
@@ -397,7 +458,7 @@ ON CONFLICT DO NOTHING;
 
 -- name: create_thread
 -- The row of a thread that is written as a whole; fails if there is one.
-INSERT INTO {schema}.delta_threads (thread_key, thread_id) VALUES ($1, $2);
+INSERT INTO {schema}.delta_threads (thread_key, thread_id, pinned) VALUES ($1, $2, $3);
 
 -- name: take_numbers
 -- Segment ids for a thread that is written as a whole.
@@ -422,6 +483,32 @@ UPDATE {schema}.delta_threads SET revision = DEFAULT WHERE thread_key = $1;
 -- name: renew_epoch
 -- Last statement of an edit that removes or rewrites: saves that rely on the old epoch are refused.
 UPDATE {schema}.delta_threads SET revision = DEFAULT, epoch = DEFAULT WHERE thread_key = $1;
+
+-- name: bury_thread
+-- Before a thread is deleted: its tombstone, with the largest id that a run may hold; none if it has no rows.
+INSERT INTO {schema}.delta_tombstones AS tombstone (thread_key, deleted_at, deleted_through)
+SELECT $1, now(), newest.checkpoint_id
+FROM (
+    SELECT checkpoint_id FROM {schema}.delta_checkpoints WHERE thread_key = $1
+    UNION ALL
+    SELECT checkpoint_id FROM {schema}.delta_segments WHERE thread_key = $1
+    ORDER BY checkpoint_id DESC LIMIT 1
+) AS newest
+ON CONFLICT (thread_key) DO UPDATE
+SET deleted_at = now(), deleted_through = greatest(tombstone.deleted_through, excluded.deleted_through);
+
+-- name: extend_deletion
+-- A save to a deleted thread was refused: what it would have stored ($2) counts as deleted, too.
+UPDATE {schema}.delta_tombstones SET deleted_through = greatest(deleted_through, $2) WHERE thread_key = $1
+RETURNING NOT EXISTS (SELECT FROM {schema}.delta_threads WHERE thread_key = $1) AS is_gone;
+
+-- name: forget_deletion
+-- Late saves to this thread are accepted again.
+DELETE FROM {schema}.delta_tombstones WHERE thread_key = $1 RETURNING true AS found;
+
+-- name: forget_deletions
+-- Tombstones of which nobody needs to know any more: a small table, read from end to end.
+DELETE FROM {schema}.delta_tombstones WHERE deleted_at < now() - make_interval(secs => $1);
 
 -- name: delete_thread
 -- Every row of the thread.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -16,13 +17,53 @@ from deltastore.core.model import (
     Saved,
     SegmentKind,
     SegmentRow,
+    ThreadOutline,
     ThreadRef,
 )
 from deltastore.errors import BrokenChainError
 
 _KINDS = {int(kind): kind for kind in SegmentKind}
-_REFUSALS = {1: Refusal.STALE, 2: Refusal.EXISTS}
+_REFUSALS = {1: Refusal.STALE, 2: Refusal.EXISTS, 4: Refusal.DELETED, 5: Refusal.EARLY}
 _THREAD, _CHECKPOINT, _SEGMENT, _METADATA = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadHead:
+    """The row of a thread; see `ThreadRows`."""
+
+    thread: ThreadRef
+    epoch: int
+    revision: int
+    pinned: bool
+    created_seconds: float
+
+
+def thread_head(record: Any, thread_key: bytes) -> ThreadHead | None:
+    """The row of a thread from a record with the table's column names, or None for none."""
+    if record is None:
+        return None
+    return ThreadHead(
+        ThreadRef(thread_key, record["thread_id"]),
+        record["epoch"],
+        record["revision"],
+        record["pinned"],
+        record["created_seconds"],
+    )
+
+
+def outlines(records: Iterable[Any]) -> list[ThreadOutline]:
+    """The answer of the statement `outline_threads`, in the order of the keys."""
+    heads: dict[bytes, tuple[str, bool, float]] = {}
+    checkpoints: dict[bytes, list[tuple[str, bytes, bool]]] = {}
+    for part, key, label, checkpoint_id, mark, seconds in records:
+        if part == _THREAD:
+            heads[key] = (label, mark, seconds)
+        else:
+            checkpoints.setdefault(key, []).append((label, checkpoint_id, mark))
+    return [
+        ThreadOutline(ThreadRef(key, thread_id), pinned, created_seconds, tuple(checkpoints.get(key, ())))
+        for key, (thread_id, pinned, created_seconds) in sorted(heads.items())
+    ]
 
 
 def save_answer(record: Any) -> Saved | Refusal | None:

@@ -20,16 +20,18 @@ from deltastore.core.model import (
     Known,
     ListEntry,
     ListQuery,
+    LockBounds,
     Refusal,
     Save,
     Saved,
     SaveWrites,
     SegmentRow,
+    ThreadOutline,
     ThreadRef,
 )
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
-from deltastore.errors import DatabaseUnavailableError
-from deltastore.postgres.edit import PostgresEdit
+from deltastore.errors import DatabaseUnavailableError, ThreadBusyError
+from deltastore.postgres.edit import PostgresEdit, PostgresView
 from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, is_lost_connection, translate
 from deltastore.postgres.migrations import Migrator
 from deltastore.postgres.naming import quote_schema
@@ -144,14 +146,36 @@ class PostgresStorage:
         return await self._run("list_checkpoints", lambda connection: self._list(connection, query))
 
     async def delete_thread(self, thread_key: bytes) -> None:
-        """Removes every row of the thread from every table."""
+        """Removes every row of the thread from every table, and remembers that."""
 
         async def statements(connection: AnyConnection) -> None:
             async with connection.transaction(isolation="read_committed"):
-                await self._queries.lock_thread(connection, thread_key)
-                await self._queries.delete_thread(connection, thread_key)
+                head = await self._queries.lock_thread(connection, thread_key)
+                await PostgresEdit(connection, self._queries, thread_key, head).remove()
 
         await self._run("delete_thread", statements)
+
+    async def extend_deletion(self, thread_key: bytes, checkpoint_id: bytes) -> bool:
+        """Takes note that a checkpoint was not saved; whether its thread was deleted and is not there."""
+        return await self._run(
+            "extend_deletion", lambda connection: self._queries.extend_deletion(connection, thread_key, checkpoint_id)
+        )
+
+    async def forget_deletion(self, thread_key: bytes) -> bool:
+        """Forgets that the thread was deleted; whether it was known to be."""
+        return await self._run(
+            "forget_deletion", lambda connection: self._queries.forget_deletion(connection, thread_key)
+        )
+
+    async def forget_deletions(self, older_than_seconds: float) -> None:
+        """Forgets all deletions that are older than this."""
+        await self._run(
+            "forget_deletions", lambda connection: self._queries.forget_deletions(connection, older_than_seconds)
+        )
+
+    async def pin(self, thread_key: bytes, pinned: bool) -> bool:
+        """Sets or takes away the mark that exempts a thread from retention. False if there is no such thread."""
+        return await self._run("pin", lambda connection: self._queries.pin_thread(connection, thread_key, pinned))
 
     async def copy_thread(self, source_key: bytes, target: ThreadRef) -> bool:
         """Copies all rows of a thread, consistent as of one moment. False if the target has rows already."""
@@ -200,10 +224,26 @@ class PostgresStorage:
             "namespaces", lambda connection: self._overview.namespaces(connection, thread_key, after, limit)
         )
 
+    async def outline_threads(self, after: bytes, limit: int) -> list[ThreadOutline]:
+        """A page of threads with the keys of their checkpoints, in one statement."""
+        return await self._run(
+            "outline_threads", lambda connection: self._queries.outline_threads(connection, after, limit)
+        )
+
     @asynccontextmanager
-    async def edit(self, thread_key: bytes) -> AsyncIterator[PostgresEdit]:
+    async def view(self, thread_key: bytes) -> AsyncIterator[PostgresView]:
+        """Opens the thread for reading, as of one moment and without a lock."""
+        stack, view = await self._retry("view", lambda deadline: self._begin_view(thread_key, deadline))
+        try:
+            async with stack:
+                yield view
+        except DRIVER_ERRORS as error:
+            raise translate(error, schema=self._schema) from error
+
+    @asynccontextmanager
+    async def edit(self, thread_key: bytes, bounds: LockBounds | None = None) -> AsyncIterator[PostgresEdit]:
         """Opens the thread for exclusive changes, as one transaction."""
-        stack, edit = await self._retry("edit", lambda deadline: self._begin_edit(thread_key, deadline))
+        stack, edit = await self._retry("edit", lambda deadline: self._begin_edit(thread_key, deadline, bounds))
         try:
             async with stack:
                 yield edit
@@ -252,13 +292,32 @@ class PostgresStorage:
             return False
         return True
 
-    async def _begin_edit(self, thread_key: bytes, deadline: float) -> tuple[AsyncExitStack, PostgresEdit]:
+    async def _begin_view(self, thread_key: bytes, deadline: float) -> tuple[AsyncExitStack, PostgresView]:
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(self._lend(deadline))
+            await self._check_version(connection)
+            await stack.enter_async_context(connection.transaction(isolation="repeatable_read", readonly=True))
+            head = await self._queries.view_thread(connection, thread_key)
+            return stack.pop_all(), PostgresView(connection, self._queries, thread_key, head)
+
+    async def _begin_edit(
+        self, thread_key: bytes, deadline: float, bounds: LockBounds | None
+    ) -> tuple[AsyncExitStack, PostgresEdit]:
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._lend(deadline))
             await self._check_version(connection)
             await stack.enter_async_context(connection.transaction(isolation="read_committed"))
-            locked = await self._queries.lock_thread(connection, thread_key)
-            return stack.pop_all(), PostgresEdit(connection, self._queries, thread_key, locked)
+            try:
+                if bounds is not None:
+                    await self._queries.bound_transaction(connection, bounds)
+                head = await self._queries.lock_thread(connection, thread_key)
+            except asyncpg.LockNotAvailableError as error:
+                raise ThreadBusyError(
+                    f"the thread with key {thread_key.hex()} is in use by others",
+                    detail=str(error) if bounds is None else f"waited {bounds.wait_ms} ms",
+                    hint="try again later",
+                ) from error
+            return stack.pop_all(), PostgresEdit(connection, self._queries, thread_key, head)
 
     async def _begin_survey(self, thread_key: bytes, deadline: float) -> tuple[AsyncExitStack, PostgresSurvey]:
         async with AsyncExitStack() as stack:

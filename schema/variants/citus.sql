@@ -1,4 +1,4 @@
--- Distributes the four large tables over the nodes of a Citus cluster by thread key.
+-- Distributes the tables of threads over the nodes of a Citus cluster by thread key.
 --
 -- For the operator: run it on the coordinator right after `deltastore schema up` (or setup) and before the first
 -- checkpoint. Every statement of a running graph names one thread key, so Citus can send it to one shard whole. The
@@ -9,3 +9,4 @@ SELECT create_distributed_table('{schema}.delta_threads', 'thread_key');
 SELECT create_distributed_table('{schema}.delta_checkpoints', 'thread_key', colocate_with => '{schema}.delta_threads');
 SELECT create_distributed_table('{schema}.delta_segments', 'thread_key', colocate_with => '{schema}.delta_threads');
 SELECT create_distributed_table('{schema}.delta_metadata', 'thread_key', colocate_with => '{schema}.delta_threads');
+SELECT create_distributed_table('{schema}.delta_tombstones', 'thread_key', colocate_with => '{schema}.delta_threads');

@@ -1,4 +1,4 @@
--- The whole schema with its four large tables partitioned by hash of the thread key, in place of migration 1.
+-- The whole schema with its four large tables partitioned by hash of the thread key, in place of migrations 1 and 2.
 --
 -- For the operator: run it in a new, empty schema, before the first `setup`; change the number of partitions first if 16
 -- is not right, since it cannot be changed later. Every statement of a running graph names one thread key, so it meets
@@ -27,6 +27,7 @@ CREATE TABLE {schema}.delta_threads (
     created_at timestamptz NOT NULL DEFAULT now(),
     thread_key bytea NOT NULL,
     thread_id text COLLATE "C" NOT NULL,
+    pinned boolean NOT NULL DEFAULT false,
     CONSTRAINT delta_threads_pkey PRIMARY KEY (thread_key)
 ) PARTITION BY HASH (thread_key);
 
@@ -39,6 +40,7 @@ COMMENT ON COLUMN {schema}.delta_threads.revision IS
 COMMENT ON COLUMN {schema}.delta_threads.created_at IS 'When the thread got its first row.';
 COMMENT ON COLUMN {schema}.delta_threads.thread_key IS 'Digest of the thread id, 16 bytes.';
 COMMENT ON COLUMN {schema}.delta_threads.thread_id IS 'The thread id as the application gave it.';
+COMMENT ON COLUMN {schema}.delta_threads.pinned IS 'Exempt from retention.';
 
 CREATE TABLE {schema}.delta_checkpoints (
     metadata_id bigint NOT NULL,
@@ -118,6 +120,20 @@ COMMENT ON COLUMN {schema}.delta_metadata.thread_key IS 'The thread.';
 COMMENT ON COLUMN {schema}.delta_metadata.document IS 'The metadata as far as jsonb can hold it, for filters.';
 COMMENT ON COLUMN {schema}.delta_metadata.payload IS 'The sealed exact metadata (docs/format.md).';
 
+CREATE TABLE {schema}.delta_tombstones (
+    deleted_at timestamptz NOT NULL,
+    thread_key bytea NOT NULL,
+    deleted_through bytea NOT NULL,
+    CONSTRAINT delta_tombstones_pkey PRIMARY KEY (thread_key)
+);
+
+COMMENT ON TABLE {schema}.delta_tombstones IS
+    'Threads that were deleted a while ago, so that late saves of a run do not bring them back.';
+COMMENT ON COLUMN {schema}.delta_tombstones.deleted_at IS 'When the thread was last deleted.';
+COMMENT ON COLUMN {schema}.delta_tombstones.thread_key IS 'The thread; its id is not kept.';
+COMMENT ON COLUMN {schema}.delta_tombstones.deleted_through IS
+    'Ordered key of its largest checkpoint id: saves that name this one or a smaller one are refused.';
+
 DO $partitions$
 DECLARE
     partitions constant integer := 16;
@@ -135,4 +151,4 @@ BEGIN
 END
 $partitions$;
 
-INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial');
+INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial'), (2, 'retention');

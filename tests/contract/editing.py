@@ -193,7 +193,7 @@ class EditingContract:
             assert rows_of(await load(storage, 1)) == [1]
             task = asyncio.create_task(storage.save(Save(T, row(2, 1, 1))))
             assert await stays_pending(task)
-        assert await task is Refusal.STALE
+        assert await task is Refusal.DELETED
         assert await structure(storage) is None
         async with storage.edit(T.key) as edit:
             await edit.remove()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.contract.deleting import DeletingContract
 from tests.contract.editing import EditingContract
 from tests.contract.listing import ListingContract
 from tests.contract.loading import LoadingContract
@@ -11,6 +12,12 @@ from tests.contract.threads import ThreadsContract
 
 
 class StorageContract(
-    SavingContract, LoadingContract, ListingContract, ThreadsContract, EditingContract, OverviewContract
+    SavingContract,
+    LoadingContract,
+    ListingContract,
+    ThreadsContract,
+    DeletingContract,
+    EditingContract,
+    OverviewContract,
 ):
     """All of it."""

@@ -19,7 +19,7 @@ from tests.contract.storage_contract import StorageContract
 from tests.support.poolers import pgbouncer
 from tests.support.servers import database
 
-TABLES = ("delta_threads", "delta_checkpoints", "delta_segments", "delta_metadata")
+TABLES = ("delta_threads", "delta_checkpoints", "delta_segments", "delta_metadata", "delta_tombstones")
 
 
 async def opened(dsn: str, schema: str = "deltastore", options: PoolOptions | None = None) -> AsyncIterator[Storage]:

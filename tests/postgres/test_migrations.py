@@ -21,6 +21,7 @@ from tests.contract.calls import METADATA, OTHER, WRITES, T, apply, hide, key, l
 from tests.support.poolers import pgbouncer
 from tests.support.setups import set_up_rounds
 
+NEWEST = Migrator().expected
 CATALOG = {
     "relations": "SELECT relname, relkind, relpersistence, reloptions, obj_description(c.oid, 'pg_class')"
     " FROM pg_class AS c WHERE relnamespace = $1::text::regnamespace ORDER BY relname",
@@ -94,7 +95,8 @@ async def test_whole_schema_and_migrations_and_printed_sql_give_the_same_catalog
         await connection.execute("DROP SCHEMA deltastore CASCADE")
     assert found[0] == found[1] == found[2]
     tables = [name for name, kind, *_ in found[0][0]["relations"] if kind == b"r"]
-    assert tables == ["delta_checkpoints", "delta_metadata", "delta_migrations", "delta_segments", "delta_threads"]
+    assert tables == ["delta_checkpoints", "delta_metadata", "delta_migrations", "delta_segments", "delta_threads",
+                      "delta_tombstones"]  # fmt: skip
     assert not found[0][0]["triggers"]
 
 
@@ -120,7 +122,7 @@ async def test_the_partitioned_variant_has_the_same_columns(connection: asyncpg.
     columns = [[str(each).replace("parts.", "deltastore.") for each in column] for column in parts["columns"]]
     parents = {name for name, *_ in plain["columns"]}
     assert [column for column in columns if column[0] in parents] == [list(map(str, each)) for each in plain["columns"]]
-    leaves = {name for name, kind, *_ in parts["relations"] if kind == b"r"} - {"delta_migrations"}
+    leaves = {name for name, kind, *_ in parts["relations"] if kind == b"r"} - {"delta_migrations", "delta_tombstones"}
     assert len(leaves) == 4 * 16
     assert all(column[5] == b"e" for column in parts["columns"] if column[1] == "payload")
 
@@ -132,7 +134,7 @@ async def test_up_twice_does_nothing_the_second_time(connection: asyncpg.Connect
     before = await catalog(connection)
     assert await migrator.up(connection) == ()
     status = await migrator.status(connection)
-    assert (status.schema, status.found, status.expected, status.pending) == ("deltastore", 1, 1, ())
+    assert (status.schema, status.found, status.expected, status.pending) == ("deltastore", NEWEST, NEWEST, ())
     assert await catalog(connection) == before
     assert migrator.sql(status.found) == ""
 
@@ -152,11 +154,11 @@ async def test_a_step_that_fails_leaves_nothing(
     connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     migrator = Migrator()
-    broken = Migration(2, "broken", "CREATE TABLE {schema}.half (); SELECT 1 / 0")
+    broken = Migration(NEWEST + 1, "broken", "CREATE TABLE {schema}.half (); SELECT 1 / 0")
     monkeypatch.setattr(migrator, "_migrations", (*read_migrations(), broken))
     with pytest.raises(asyncpg.DivisionByZeroError):
         await migrator.up(connection)
-    assert (await migrator.status(connection)).found == 1
+    assert (await migrator.status(connection)).found == NEWEST
     assert await connection.fetchval("SELECT to_regclass('deltastore.half')") is None
 
 
@@ -174,8 +176,9 @@ async def test_twelve_processes_set_up_at_once(empty_database_dsn: str, connecti
     await Migrator().up(connection)
     single = await catalog(connection)
     for number in range(rounds):
-        versions = await connection.fetch(f'SELECT version FROM "round {number}".delta_migrations')
-        assert [tuple(each) for each in versions] == [(1,)]
+        query = f'SELECT version FROM "round {number}".delta_migrations ORDER BY version'
+        versions = await connection.fetch(query)
+        assert [tuple(each) for each in versions] == [(version,) for version in range(1, NEWEST + 1)]
         several = await catalog(connection, f"round {number}")
         assert {part: len(rows) for part, rows in several.items()} == {part: len(rows) for part, rows in single.items()}
 
@@ -227,9 +230,12 @@ CALLS = {
 
 @pytest.mark.parametrize("verb", CALLS)
 async def test_a_newer_schema_is_not_touched(storage: PostgresStorage, verb: str) -> None:
-    await storage._pool.execute("INSERT INTO deltastore.delta_migrations (version, name) VALUES (2, 'later')")
+    await storage._pool.execute(
+        "INSERT INTO deltastore.delta_migrations (version, name) VALUES ($1, 'later')", NEWEST + 1
+    )
+    expected = rf"newer than this code.*found version {NEWEST + 1}, expected {NEWEST}.*upgrade"
     for call in (CALLS[verb](storage), storage.setup()):
-        with pytest.raises(SchemaVersionError, match=r"newer than this code.*found version 2, expected 1.*upgrade"):
+        with pytest.raises(SchemaVersionError, match=expected):
             await call
     assert await storage._pool.fetchval("SELECT count(*) FROM deltastore.delta_threads") == 0
 
@@ -237,10 +243,11 @@ async def test_a_newer_schema_is_not_touched(storage: PostgresStorage, verb: str
 @pytest.mark.parametrize("verb", CALLS)
 async def test_a_missing_or_older_schema_asks_for_setup(storage: PostgresStorage, verb: str) -> None:
     await storage._pool.execute("DELETE FROM deltastore.delta_migrations")
-    with pytest.raises(SchemaVersionError, match=r"not set up.*found version 0, expected 1.*deltastore schema up"):
+    expected = rf"not set up.*found version 0, expected {NEWEST}.*deltastore schema up"
+    with pytest.raises(SchemaVersionError, match=expected):
         await CALLS[verb](storage)
     await storage._pool.execute("DROP SCHEMA deltastore CASCADE")
-    with pytest.raises(SchemaVersionError, match=r"not set up.*found version 0, expected 1.*deltastore schema up"):
+    with pytest.raises(SchemaVersionError, match=expected):
         await CALLS[verb](storage)
     await storage.setup()
     await save(storage, row(1))
@@ -251,8 +258,8 @@ async def test_a_missing_or_older_schema_asks_for_setup(storage: PostgresStorage
 
 
 async def test_an_older_schema_says_so(storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage._migrator, "expected", 3)
-    with pytest.raises(SchemaVersionError, match="older than this code; found version 1, expected 3"):
+    monkeypatch.setattr(storage._migrator, "expected", 9)
+    with pytest.raises(SchemaVersionError, match=f"older than this code; found version {NEWEST}, expected 9"):
         await load(storage)
 
 

@@ -15,7 +15,8 @@ SCHEMA = "deltastore"
 HOT = (
     "save", "save_writes", "load_chains", "load_segments", "list_checkpoint", "list_namespace", "list_namespace_below",
     "list_thread", "find_runs", "lock_thread", "edit_checkpoints", "edit_segments", "edit_metadata", "edit_documents",
-    "delete_segments", "delete_checkpoints", "mark_checkpoints", "delete_thread", "has_rows",
+    "delete_segments", "delete_checkpoints", "mark_checkpoints", "bury_thread", "extend_deletion", "delete_thread",
+    "has_rows", "view_thread", "count_rows", "payload_bytes", "pin_thread", "forget_deletion",
 )  # fmt: skip
 ORDERED = ("list_namespace", "list_namespace_below")
 ONE_DESCENT_PER_ROW = ("save", "load_chains", "load_segments")
@@ -34,6 +35,8 @@ INSERT INTO deltastore.delta_metadata
 SELECT DISTINCT metadata_id, thread_key, jsonb_build_object('run_id', encode(thread_key, 'hex') || metadata_id),
     ''::bytea
 FROM deltastore.delta_checkpoints;
+INSERT INTO deltastore.delta_tombstones
+SELECT now(), decode(md5('gone ' || thread), 'hex'), decode('00', 'hex') FROM generate_series(1, 1000) AS thread;
 ANALYZE
 """
 
@@ -91,9 +94,9 @@ async def test_custom_plans_of_hot_statements(connection: asyncpg.Connection) ->
             "list_namespace": f"{key}, '', NULL, 100",
             "list_namespace_below": f"{key}, '', int8send(9000), NULL, 100",
             "list_checkpoint": f"{key}, '', int8send(3), NULL",
-            "save_writes": f"{key}, 't', 5, '', 'x', 3::smallint, NULL, ''",
+            "save_writes": f"{key}, 't', 5, '', 'x', 3::smallint, NULL, '', NULL",
             "save": f"{key}, 't', 5, '', '', '', 1, '{{}}', '', 1, false, false, 2, '{{}}', '{{}}', '{{}}', '{{}}',"
-            " '', NULL, NULL",
+            " '', NULL, NULL, NULL",
         }.items():
             await connection.execute(f"PREPARE probe AS {text[name]}")
             plans = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE probe ({arguments})"))

@@ -43,10 +43,11 @@ def test_every_statement_says_what_it_is_for() -> None:
 
 
 def test_every_table_is_qualified_and_nothing_outlives_a_transaction() -> None:
-    scripts = [schema_folder().joinpath(name) for name in ("schema.sql", "migrations/0001_initial.sql")]
+    names = ("schema.sql", "migrations/0001_initial.sql", "migrations/0002_retention.sql")
+    scripts = [schema_folder().joinpath(name) for name in names]
     for text in (TEXT, *(script.read_text(encoding="utf-8") for script in scripts)):
         sql = re.sub(r"--.*", "", text)
-        tables = r"\bdelta_(?:threads|checkpoints|segments|metadata|migrations|numbers)\b"
+        tables = r"\bdelta_(?:threads|checkpoints|segments|metadata|migrations|numbers|tombstones)\b"
         assert re.search(r"\{schema\}\." + tables, sql)
         assert not re.search(r"(?<!\{schema\}\.)" + tables, sql)
         assert not re.search(r"\b(SET (?:LOCAL|SESSION)|LISTEN|TEMP|search_path|pg_advisory_lock|CONCURRENTLY)\b", sql)
@@ -104,7 +105,9 @@ async def test_how_many_statements_each_call_takes(storage: PostgresStorage) -> 
     assert await run(apply(storage, ThreadChanges(delete_metadata=(5,)))) == [
         "BEGIN", "lock_thread", "delete_metadata", "renew_epoch", "COMMIT"
     ]  # fmt: skip
-    assert await run(storage.delete_thread(OTHER.key)) == ["BEGIN", "lock_thread", "delete_thread", "COMMIT"]
+    assert await run(storage.delete_thread(OTHER.key)) == [
+        "BEGIN", "lock_thread", "bury_thread", "delete_thread", "COMMIT"
+    ]  # fmt: skip
     assert len(await run(storage.copy_thread(T.key, OTHER))) == 7
 
 

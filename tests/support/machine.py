@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, ClassVar, TypeVar
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from deltastore import writing
 from deltastore.conversion.convert import IGNORED_CHANNELS
 from deltastore.core import pieces
 from deltastore.core.chain import Chain
@@ -18,6 +20,7 @@ from deltastore.core.identifiers import thread_key, unpack_checkpoint_id
 from deltastore.core.model import SegmentKind, ThreadRows
 from deltastore.core.sweep import references
 from deltastore.engine import Engine
+from deltastore.errors import ThreadDeletedError
 from deltastore.langgraph.saver import EngineSaver
 from deltastore.options import EngineOptions
 from deltastore.storage import Storage
@@ -125,7 +128,8 @@ class SaverMachine(RuleBasedStateMachine):
         self.touched: set[str] = set()
         self.calls: Counter[Place] = Counter()
         self.torn: set[Place] = set()
-        self.page_pieces = pieces.PAGE_PIECES
+        self.page_pieces, self.early_seconds = pieces.PAGE_PIECES, writing.EARLY_SECONDS_MAX
+        writing.EARLY_SECONDS_MAX = 0.0
 
     async def open_storage(self) -> Storage:
         """The storage under test."""
@@ -211,11 +215,16 @@ class SaverMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1), thread=st.integers(0, 1))
     def delete_thread(self, which: int, thread: int) -> None:
         name = self.threads[thread]
+        rows = self._rows(name)
+        named: tuple[Any, ...] = () if rows is None else (*rows.checkpoints, *rows.segments)
         self.run(self.savers[which].adelete_thread(name))
-        self.model.delete_thread(name)
-        self.calls = Counter({place: calls for place, calls in self.calls.items() if place[0] != name})
+        self._delete(name, [unpack_checkpoint_id(each.checkpoint_id) for each in named])
         self._check(name)
         assert self._rows(name) is None
+
+    def _delete(self, name: str, ids: list[str]) -> None:
+        self.model.delete_thread(name, ids)
+        self.calls = Counter({place: calls for place, calls in self.calls.items() if place[0] != name})
 
     @rule(which=st.integers(0, 1), thread=st.integers(0, 1))
     def copy(self, which: int, thread: int) -> None:
@@ -250,7 +259,7 @@ class SaverMachine(RuleBasedStateMachine):
                     self._check(name, everything=True)
                 self.run(self.storage.close())
         finally:
-            pieces.PAGE_PIECES = self.page_pieces
+            pieces.PAGE_PIECES, writing.EARLY_SECONDS_MAX = self.page_pieces, self.early_seconds
             self.run(self.loop.shutdown_asyncgens())
             self.loop.close()
 
@@ -279,6 +288,14 @@ class SaverMachine(RuleBasedStateMachine):
     def _put(self, which: int, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> None:
         name = config["configurable"]["thread_id"]
         stored = self._stored(name)
+        if self.model.refuses(config, stored if self._rows(name) else None, is_put=True):
+            with pytest.raises(ThreadDeletedError):
+                self.run(self.savers[which].aput(config, checkpoint, metadata, new_versions))
+            if self._rows(name) is None:
+                self._delete(name, [checkpoint["id"]])
+            self.model.deleted_through[name] = max(self.model.deleted_through[name], checkpoint["id"])
+            self._check(name)
+            return
         self.run(self.savers[which].aput(config, checkpoint, metadata, new_versions))
         self.model.put(config, checkpoint, metadata, new_versions, stored.__contains__)
         self._check(name)
@@ -363,6 +380,10 @@ class SaverMachine(RuleBasedStateMachine):
         )
         path = data.draw(st.sampled_from(PATHS))
         config = config_of(*place)
+        if self.model.refuses(config, () if self._rows(place[0]) else None, is_put=False):
+            with pytest.raises(ThreadDeletedError):
+                self.run(self.savers[which].aput_writes(config, writes, task, path))
+            return
         self.run(self.savers[which].aput_writes(config, writes, task, path))
         self.calls[place] += 1
         self.model.put_writes(config, writes, task, path)

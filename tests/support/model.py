@@ -10,7 +10,7 @@ Where deltastore's answer depends on whether a deleted parent is still stored as
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -77,8 +77,20 @@ class Model:
         self.serde = JsonPlusSerializer()
         self.nodes: dict[Place, Node] = {}
         self.writes: dict[Place, dict[tuple[str, int], Write]] = {}
+        self.deleted_through: dict[str, str] = {}
 
     # --- saving
+
+    def refuses(self, config: RunnableConfig, stored: Collection[Place] | None, *, is_put: bool) -> bool:
+        """Whether a save names a checkpoint of a deleted thread; `stored` is None if the thread is not there."""
+        settings = config["configurable"]
+        through, named = self.deleted_through.get(settings["thread_id"]), settings.get("checkpoint_id")
+        if through is None or named is None:
+            return False
+        if not is_put:
+            return stored is None
+        parent = settings["thread_id"], settings["checkpoint_ns"], named
+        return stored is None or (parent not in stored and named <= through)
 
     def put(
         self,
@@ -191,8 +203,10 @@ class Model:
 
     # --- deleting and copying
 
-    def delete_thread(self, thread: str) -> None:
-        """Removes a thread."""
+    def delete_thread(self, thread: str, ids: Collection[str]) -> None:
+        """Removes a thread, which had rows of these checkpoints; a later save that names one is refused."""
+        if ids:
+            self.deleted_through[thread] = max([*ids, self.deleted_through.get(thread, "")])
         for kept in (self.nodes, self.writes):
             for place in [place for place in kept if place[0] == thread]:
                 del kept[place]

@@ -1,4 +1,4 @@
-"""Storage in dicts: for users' unit tests, and as the model that PostgreSQL's storage is compared with.
+"""The `Storage` protocol on dicts.
 
 One lock guards the dicts and is held only between awaits, so that any event loop and any thread may call. An edit works
 on a copy of its thread, which replaces the thread when the edit ends well; meanwhile everything else that changes the
@@ -8,14 +8,13 @@ thread waits, and reads see the thread as it was.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
-from typing import TypeVar
 
 from deltastore.core.containment import contains
 from deltastore.core.model import (
@@ -25,19 +24,16 @@ from deltastore.core.model import (
     ListCursor,
     ListEntry,
     ListQuery,
+    LockBounds,
     MetadataRow,
-    NewRows,
-    NewSegment,
     Refusal,
-    RowUpdate,
     Save,
     Saved,
     SaveWrites,
     SegmentKind,
     SegmentRow,
-    ThreadChanges,
+    ThreadOutline,
     ThreadRef,
-    ThreadRows,
 )
 from deltastore.core.overview import (
     NamespaceEntry,
@@ -47,40 +43,8 @@ from deltastore.core.overview import (
     thread_entry,
     without_values,
 )
-from deltastore.core.survey import ThreadRow, ThreadSurvey, head_of
-from deltastore.errors import BrokenChainError
-
-_Key = TypeVar("_Key")
-_Row = TypeVar("_Row")
-
-
-@dataclass
-class _Thread:
-    """All rows of one thread."""
-
-    ref: ThreadRef
-    epoch: int
-    checkpoints: dict[tuple[str, bytes], CheckpointRow] = field(default_factory=dict)
-    segments: dict[int, SegmentRow] = field(default_factory=dict)
-    metadata: dict[int, MetadataRow] = field(default_factory=dict)
-
-    def copy(self, ref: ThreadRef, epoch: int) -> _Thread:
-        return _Thread(ref, epoch, dict(self.checkpoints), dict(self.segments), dict(self.metadata))
-
-    def writes(self, namespace: str, checkpoint_id: bytes | None) -> list[SegmentRow]:
-        return [
-            segment
-            for segment in self.segments.values()
-            if segment.kind is SegmentKind.WRITES
-            and (segment.namespace, segment.checkpoint_id) == (namespace, checkpoint_id)
-        ]
-
-    def add_segment(self, number: int, namespace: str, checkpoint_id: bytes, new: NewSegment) -> int:
-        self.segments[number] = SegmentRow(number, new.kind, namespace, checkpoint_id, new.payload, new.references)
-        return number
-
-    def found(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
-        return [self.segments[number] for number in dict.fromkeys(segment_ids) if number in self.segments]
+from deltastore.errors import BrokenChainError, ThreadBusyError
+from deltastore.memory.thread import MemoryEdit, MemorySurvey, MemoryThread, run_id_of
 
 
 class MemoryStorage:
@@ -89,8 +53,9 @@ class MemoryStorage:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers = count(1)
-        self._threads: dict[bytes, _Thread] = {}
+        self._threads: dict[bytes, MemoryThread] = {}
         self._edits: dict[bytes, Future[None]] = {}
+        self._tombstones: dict[bytes, tuple[float, bytes]] = {}
 
     async def setup(self) -> None:
         """Does nothing."""
@@ -106,6 +71,8 @@ class MemoryStorage:
             if thread is not None and row.key in thread.checkpoints:
                 return Refusal.EXISTS
             parent = _parent_of(thread, row)
+            if parent is None and (refusal := self._refusal(thread, save)):
+                return refusal
             if row.depth > 0 and (parent is None or parent.depth != row.depth - 1):
                 return Refusal.STALE
             expected, found = save.parent_writes, thread.writes(row.namespace, row.parent_id) if thread else []
@@ -129,6 +96,8 @@ class MemoryStorage:
         """Stores the writes of one `put_writes` call."""
         async with self._no_edit(save.thread.key):
             thread = self._threads.get(save.thread.key)
+            if refusal := self._refusal(thread, save):
+                return refusal
             if not self._is_current(thread, save.epoch):
                 return Refusal.STALE
             thread = thread or self._create(save.thread)
@@ -184,9 +153,37 @@ class MemoryStorage:
             return [_entry(thread, row) for _, thread, row in matching[: query.limit]]
 
     async def delete_thread(self, thread_key: bytes) -> None:
-        """Removes every row of the thread. No such thread: nothing happens."""
+        """Removes every row of the thread, and remembers that. No such thread: nothing happens."""
         async with self._no_edit(thread_key):
-            self._threads.pop(thread_key, None)
+            self._delete(thread_key)
+
+    async def extend_deletion(self, thread_key: bytes, checkpoint_id: bytes) -> bool:
+        """Takes note that a checkpoint was not saved; whether its thread was deleted and is not there."""
+        with self._lock:
+            if thread_key not in self._tombstones:
+                return False
+            deleted_at, through = self._tombstones[thread_key]
+            self._tombstones[thread_key] = deleted_at, max(through, checkpoint_id)
+            return thread_key not in self._threads
+
+    async def forget_deletion(self, thread_key: bytes) -> bool:
+        """Forgets that the thread was deleted; whether it was known to be."""
+        with self._lock:
+            return self._tombstones.pop(thread_key, None) is not None
+
+    async def forget_deletions(self, older_than_seconds: float) -> None:
+        """Forgets all deletions that are older than this."""
+        with self._lock:
+            for key, (deleted_at, _) in [*self._tombstones.items()]:
+                if deleted_at < time.time() - older_than_seconds:
+                    del self._tombstones[key]
+
+    async def pin(self, thread_key: bytes, pinned: bool) -> bool:
+        """Sets or takes away the mark that exempts a thread from retention. False if there is no such thread."""
+        async with self._no_edit(thread_key):
+            if thread_key in self._threads:
+                self._threads[thread_key].pinned = pinned
+            return thread_key in self._threads
 
     async def copy_thread(self, source_key: bytes, target: ThreadRef) -> bool:
         """Copies all rows of a thread, consistent as of one moment. False if the target has rows already."""
@@ -203,7 +200,7 @@ class MemoryStorage:
             return [
                 key
                 for key, thread in self._threads.items()
-                if any(_run_id(metadata) in run_ids for metadata in thread.metadata.values())
+                if any(run_id_of(metadata) in run_ids for metadata in thread.metadata.values())
             ]
 
     async def list_threads(self, after: bytes, limit: int) -> list[ThreadRef]:
@@ -216,11 +213,11 @@ class MemoryStorage:
         return [thread.key for thread in await self.list_threads(after, limit)]
 
     @asynccontextmanager
-    async def survey(self, thread_key: bytes) -> AsyncIterator[_MemorySurvey]:
+    async def survey(self, thread_key: bytes) -> AsyncIterator[MemorySurvey]:
         """Reads all rows under a key as of one moment."""
         with self._lock:
             thread = self._threads.get(thread_key)
-            survey = _MemorySurvey(thread_key, thread and thread.copy(thread.ref, thread.epoch))
+            survey = MemorySurvey(thread_key, thread and thread.copy(thread.ref, thread.epoch))
         yield survey
 
     async def newest_threads(self, query: ThreadsQuery) -> list[ThreadEntry]:
@@ -246,20 +243,47 @@ class MemoryStorage:
             thread = self._threads.get(thread_key)
             return [] if thread is None else namespace_entries(thread.checkpoints.values(), after, limit)
 
+    async def outline_threads(self, after: bytes, limit: int) -> list[ThreadOutline]:
+        """A page of threads as `list_threads`, with the keys of their checkpoints."""
+        with self._lock:
+            threads = [self._threads[key] for key in sorted(key for key in self._threads if key > after)[:limit]]
+            return [
+                ThreadOutline(
+                    thread.ref,
+                    thread.pinned,
+                    thread.created_seconds,
+                    tuple((*row.key, row.hidden) for row in thread.checkpoints.values()),
+                )
+                for thread in threads
+            ]
+
     @asynccontextmanager
-    async def edit(self, thread_key: bytes) -> AsyncIterator[_MemoryEdit]:
-        """Opens the thread for exclusive changes; they are kept if the edit ends without an error."""
-        async with self._no_edit(thread_key):
-            done: Future[None] = Future()
-            self._edits[thread_key] = done
+    async def view(self, thread_key: bytes) -> AsyncIterator[MemoryEdit]:
+        """Opens the thread for reading, as of one moment."""
+        with self._lock:
             thread = self._threads.get(thread_key)
-            edit = _MemoryEdit(thread and thread.copy(thread.ref, thread.epoch), self._numbers)
+            view = MemoryEdit(thread and thread.edited(), self._numbers)
+        yield view
+
+    @asynccontextmanager
+    async def edit(self, thread_key: bytes, bounds: LockBounds | None = None) -> AsyncIterator[MemoryEdit]:
+        """Opens the thread for exclusive changes; they are kept if the edit ends without an error."""
+        edit = await self._begin_edit(thread_key, bounds)
         try:
             yield edit
         except BaseException:
-            self._end_edit(thread_key, None, removed=False)
+            self._end_edit(thread_key, None)
             raise
-        self._end_edit(thread_key, edit.thread, removed=thread is not None and edit.thread is None)
+        self._end_edit(thread_key, edit)
+
+    async def _begin_edit(self, thread_key: bytes, bounds: LockBounds | None) -> MemoryEdit:
+        try:
+            async with asyncio.timeout(None if bounds is None else bounds.wait_ms / 1000), self._no_edit(thread_key):
+                self._edits[thread_key] = Future()
+                thread = self._threads.get(thread_key)
+                return MemoryEdit(thread and thread.edited(), self._numbers)
+        except TimeoutError as error:
+            raise ThreadBusyError(f"the thread with key {thread_key.hex()} is in use by others") from error
 
     @asynccontextmanager
     async def _no_edit(self, thread_key: bytes) -> AsyncIterator[None]:
@@ -272,127 +296,41 @@ class MemoryStorage:
                     return
             await asyncio.shield(asyncio.wrap_future(editing))
 
-    def _end_edit(self, thread_key: bytes, edited: _Thread | None, *, removed: bool) -> None:
+    def _end_edit(self, thread_key: bytes, edit: MemoryEdit | None) -> None:
         with self._lock:
-            if edited is not None:
-                self._threads[thread_key] = edited
-            elif removed:
-                del self._threads[thread_key]
+            if edit is not None and edit.is_removed:
+                self._delete(thread_key)
+            elif edit is not None and edit.thread is not None:
+                self._threads[thread_key] = edit.thread
             self._edits.pop(thread_key).set_result(None)
 
-    def _is_current(self, thread: _Thread | None, epoch: int | None) -> bool:
+    def _delete(self, thread_key: bytes) -> None:
+        thread = self._threads.pop(thread_key, None)
+        largest_id = b"" if thread is None else thread.largest_id()
+        if largest_id:
+            _, before = self._tombstones.get(thread_key, (0.0, b""))
+            self._tombstones[thread_key] = time.time(), max(before, largest_id)
+
+    def _refusal(self, thread: MemoryThread | None, save: Save | SaveWrites) -> Refusal | None:
+        """Whether a save names a checkpoint of a deleted thread, and has no parent that is there."""
+        tombstone = self._tombstones.get(save.thread.key)
+        parent_id = save.row.parent_id if isinstance(save, Save) else None
+        if tombstone is None:
+            return None
+        if parent_id is not None and (thread is None or parent_id <= tombstone[1]):
+            return Refusal.DELETED
+        if thread is not None or save.held_id is None:
+            return None
+        return Refusal.DELETED if save.held_id <= tombstone[1] else Refusal.EARLY
+
+    def _is_current(self, thread: MemoryThread | None, epoch: int | None) -> bool:
         return epoch is None or (thread is not None and thread.epoch == epoch)
 
-    def _create(self, ref: ThreadRef) -> _Thread:
-        return self._threads.setdefault(ref.key, _Thread(ref, next(self._numbers)))
+    def _create(self, ref: ThreadRef) -> MemoryThread:
+        return self._threads.setdefault(ref.key, MemoryThread(ref, next(self._numbers)))
 
 
-class _MemorySurvey:
-    """The rows of one thread, None if there is no such thread."""
-
-    def __init__(self, thread_key: bytes, thread: _Thread | None) -> None:
-        self._key = thread_key
-        self._thread = thread
-
-    async def rows(self) -> ThreadSurvey:
-        """All rows, segments without their payloads."""
-        thread = self._thread
-        if thread is None:
-            return ThreadSurvey(self._key, (), (), (), ())
-        return ThreadSurvey(
-            self._key,
-            (ThreadRow(thread.ref.thread_id, thread.epoch),),
-            tuple(thread.checkpoints.values()),
-            tuple(map(head_of, thread.segments.values())),
-            tuple(thread.metadata.values()),
-        )
-
-    async def payloads(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
-        """Segments with their payloads."""
-        return self._thread.found(segment_ids) if self._thread else []
-
-
-class _MemoryEdit:
-    """The thread of one `edit`: a copy, None if there is no such thread."""
-
-    def __init__(self, thread: _Thread | None, numbers: Iterator[int]) -> None:
-        self.thread = thread
-        self._numbers = numbers
-
-    async def rows(self) -> ThreadRows | None:
-        """The whole structure of the thread, or None if there is no such thread."""
-        if self.thread is None:
-            return None
-        return ThreadRows(
-            thread=self.thread.ref,
-            epoch=self.thread.epoch,
-            checkpoints=tuple(self.thread.checkpoints.values()),
-            segments=tuple(
-                segment if segment.kind is SegmentKind.PAGES else replace(segment, payload=b"")
-                for segment in self.thread.segments.values()
-            ),
-            metadata=tuple((number, _run_id(metadata)) for number, metadata in self.thread.metadata.items()),
-        )
-
-    async def segments(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
-        """Segments with their payloads; those that do not exist are left out."""
-        return self.thread.found(segment_ids) if self.thread else []
-
-    async def documents(self, metadata_ids: Sequence[int]) -> list[MetadataRow]:
-        """Metadata documents; those that do not exist are left out."""
-        stored = self.thread.metadata if self.thread else {}
-        return [stored[number] for number in dict.fromkeys(metadata_ids) if number in stored]
-
-    async def apply(self, changes: ThreadChanges) -> None:
-        """Makes the changes in the copy."""
-        thread = self.thread
-        if thread is None or not changes:
-            return
-        for metadata in changes.new_metadata:
-            thread.metadata.setdefault(metadata.metadata_id, metadata)
-        for update in changes.updates:
-            self._update(thread, update)
-        for namespace, checkpoint_id, hidden, orphaned in changes.marks:
-            if stored := thread.checkpoints.get((namespace, checkpoint_id)):
-                thread.checkpoints[stored.key] = replace(stored, hidden=hidden, orphaned=orphaned)
-        _drop(thread.checkpoints, changes.delete_checkpoints)
-        _drop(thread.segments, changes.delete_segments)
-        _drop(thread.metadata, changes.delete_metadata)
-        if changes.removes:
-            thread.epoch = next(self._numbers)
-
-    async def remove(self) -> None:
-        """Removes the thread when the edit ends."""
-        self.thread = None
-
-    async def restart(self, thread: ThreadRef) -> None:
-        """Begins the thread anew, in the copy."""
-        self.thread = _Thread(thread, next(self._numbers))
-
-    async def numbers(self, count: int) -> Sequence[int]:
-        """New segment ids."""
-        return [next(self._numbers) for _ in range(count)]
-
-    async def insert(self, rows: NewRows) -> None:
-        """Adds rows to the copy."""
-        assert self.thread is not None
-        self.thread.checkpoints.update({row.key: row for row in rows.checkpoints})
-        self.thread.segments.update({segment.segment_id: segment for segment in rows.segments})
-        self.thread.metadata.update({metadata.metadata_id: metadata for metadata in rows.metadata})
-
-    def _update(self, thread: _Thread, update: RowUpdate) -> None:
-        row = update.row
-        new_ids = tuple(thread.add_segment(next(self._numbers), *row.key, new) for new in update.new_segments)
-        if row.key in thread.checkpoints:
-            thread.checkpoints[row.key] = replace(row, segments=new_ids + row.segments)
-
-
-def _drop(rows: dict[_Key, _Row], keys: Iterable[_Key]) -> None:
-    for key in keys:
-        rows.pop(key, None)
-
-
-def _chain(thread: _Thread, row: CheckpointRow, ends: Collection[bytes]) -> Iterator[CheckpointRow]:
+def _chain(thread: MemoryThread, row: CheckpointRow, ends: Collection[bytes]) -> Iterator[CheckpointRow]:
     """The row and its ancestors back to the anchor or the first of `ends`, as far as their depths fit."""
     yield row
     while row.depth > 0 and row.parent_id is not None and row.checkpoint_id not in ends:
@@ -403,12 +341,12 @@ def _chain(thread: _Thread, row: CheckpointRow, ends: Collection[bytes]) -> Iter
         yield row
 
 
-def _parent_of(thread: _Thread | None, row: CheckpointRow) -> CheckpointRow | None:
+def _parent_of(thread: MemoryThread | None, row: CheckpointRow) -> CheckpointRow | None:
     """The row of a checkpoint's parent."""
     return None if thread is None or row.parent_id is None else thread.checkpoints.get((row.namespace, row.parent_id))
 
 
-def _segments_of(thread: _Thread, rows: dict[tuple[str, bytes], CheckpointRow]) -> Iterator[SegmentRow]:
+def _segments_of(thread: MemoryThread, rows: dict[tuple[str, bytes], CheckpointRow]) -> Iterator[SegmentRow]:
     """What the rows name and the writes to them."""
     named = {number for row in rows.values() for number in row.segments}
     for number, segment in thread.segments.items():
@@ -417,7 +355,7 @@ def _segments_of(thread: _Thread, rows: dict[tuple[str, bytes], CheckpointRow]) 
             yield segment
 
 
-def _matching(thread: _Thread, query: ListQuery) -> Iterator[tuple[ListCursor, _Thread, CheckpointRow]]:
+def _matching(thread: MemoryThread, query: ListQuery) -> Iterator[tuple[ListCursor, MemoryThread, CheckpointRow]]:
     """The thread's checkpoints that the query asks for, with their places in the listing."""
     if query.thread_key is not None and query.thread_key != thread.ref.key:
         return
@@ -438,14 +376,8 @@ def _describes(metadata: MetadataRow | None, document: str) -> bool:
     return metadata is not None and contains(metadata.document, document)
 
 
-def _entry(thread: _Thread, row: CheckpointRow) -> ListEntry:
+def _entry(thread: MemoryThread, row: CheckpointRow) -> ListEntry:
     metadata = thread.metadata.get(row.metadata_id)
     if metadata is None:
         raise BrokenChainError(f"metadata of a checkpoint of thread {thread.ref.thread_id!r} is missing")
     return ListEntry(thread.ref, row, metadata)
-
-
-def _run_id(metadata: MetadataRow) -> str | None:
-    """What PostgreSQL's `document ->> 'run_id'` gives."""
-    run_id = json.loads(metadata.document).get("run_id")
-    return run_id if run_id is None or isinstance(run_id, str) else json.dumps(run_id)

@@ -1,0 +1,196 @@
+"""One thread in dicts, and what an edit does to a copy of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from deltastore.core.model import (
+    CheckpointRow,
+    MetadataRow,
+    NewRows,
+    NewSegment,
+    RowUpdate,
+    SegmentKind,
+    SegmentRow,
+    ThreadChanges,
+    ThreadRef,
+    ThreadRows,
+)
+from deltastore.core.survey import ThreadRow, ThreadSurvey, head_of
+
+_Key = TypeVar("_Key")
+_Row = TypeVar("_Row")
+
+
+@dataclass
+class MemoryThread:
+    """All rows of one thread."""
+
+    ref: ThreadRef
+    epoch: int
+    checkpoints: dict[tuple[str, bytes], CheckpointRow] = field(default_factory=dict)
+    segments: dict[int, SegmentRow] = field(default_factory=dict)
+    metadata: dict[int, MetadataRow] = field(default_factory=dict)
+    pinned: bool = False
+    created_seconds: float = field(default_factory=time.time, compare=False)
+
+    def copy(self, ref: ThreadRef, epoch: int) -> MemoryThread:
+        """The same rows as another thread."""
+        return MemoryThread(ref, epoch, dict(self.checkpoints), dict(self.segments), dict(self.metadata))
+
+    def edited(self) -> MemoryThread:
+        """A copy that may take the thread's place."""
+        return replace(self.copy(self.ref, self.epoch), pinned=self.pinned, created_seconds=self.created_seconds)
+
+    def largest_id(self) -> bytes:
+        """The largest checkpoint id that a run may hold."""
+        ids = [checkpoint_id for _, checkpoint_id in self.checkpoints]
+        return max(ids + [segment.checkpoint_id for segment in self.segments.values()], default=b"")
+
+    def writes(self, namespace: str, checkpoint_id: bytes | None) -> list[SegmentRow]:
+        """The writes to a checkpoint."""
+        return [
+            segment
+            for segment in self.segments.values()
+            if segment.kind is SegmentKind.WRITES
+            and (segment.namespace, segment.checkpoint_id) == (namespace, checkpoint_id)
+        ]
+
+    def add_segment(self, number: int, namespace: str, checkpoint_id: bytes, new: NewSegment) -> int:
+        """Adds a segment; its id again."""
+        self.segments[number] = SegmentRow(number, new.kind, namespace, checkpoint_id, new.payload, new.references)
+        return number
+
+    def found(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Those of the segments that are there."""
+        return [self.segments[number] for number in dict.fromkeys(segment_ids) if number in self.segments]
+
+
+class MemorySurvey:
+    """The rows of one thread, None if there is no such thread."""
+
+    def __init__(self, thread_key: bytes, thread: MemoryThread | None) -> None:
+        self._key = thread_key
+        self._thread = thread
+
+    async def rows(self) -> ThreadSurvey:
+        """All rows, segments without their payloads."""
+        thread = self._thread
+        if thread is None:
+            return ThreadSurvey(self._key, (), (), (), ())
+        return ThreadSurvey(
+            self._key,
+            (ThreadRow(thread.ref.thread_id, thread.epoch),),
+            tuple(thread.checkpoints.values()),
+            tuple(map(head_of, thread.segments.values())),
+            tuple(thread.metadata.values()),
+        )
+
+    async def payloads(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Segments with their payloads."""
+        return self._thread.found(segment_ids) if self._thread else []
+
+
+class MemoryEdit:
+    """The thread of one `edit`: a copy, None if there is no such thread."""
+
+    def __init__(self, thread: MemoryThread | None, numbers: Iterator[int]) -> None:
+        self.thread = thread
+        self.is_removed = False
+        self._numbers = numbers
+
+    async def rows(self) -> ThreadRows | None:
+        """The whole structure of the thread, or None if there is no such thread."""
+        if self.thread is None:
+            return None
+        return ThreadRows(
+            thread=self.thread.ref,
+            epoch=self.thread.epoch,
+            checkpoints=tuple(self.thread.checkpoints.values()),
+            segments=tuple(
+                segment if segment.kind is SegmentKind.PAGES else replace(segment, payload=b"")
+                for segment in self.thread.segments.values()
+            ),
+            metadata=tuple((number, run_id_of(metadata)) for number, metadata in self.thread.metadata.items()),
+            pinned=self.thread.pinned,
+            created_seconds=self.thread.created_seconds,
+        )
+
+    async def segments(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
+        """Segments with their payloads; those that do not exist are left out."""
+        return self.thread.found(segment_ids) if self.thread else []
+
+    async def documents(self, metadata_ids: Sequence[int]) -> list[MetadataRow]:
+        """Metadata documents; those that do not exist are left out."""
+        stored = self.thread.metadata if self.thread else {}
+        return [stored[number] for number in dict.fromkeys(metadata_ids) if number in stored]
+
+    async def payload_bytes(self, segment_ids: Sequence[int], metadata_ids: Sequence[int]) -> int:
+        """The size of the payloads of segments and metadata documents, all together."""
+        if self.thread is None:
+            return 0
+        payloads = [segment.payload for segment in self.thread.found(segment_ids)]
+        payloads += [self.thread.metadata[each].payload for each in {*metadata_ids} & self.thread.metadata.keys()]
+        return sum(map(len, payloads))
+
+    async def is_still(self, rows: ThreadRows) -> bool:
+        """Whether the thread is what it was when `rows` were read."""
+        return await self.rows() == rows
+
+    async def remove(self) -> None:
+        """Removes the thread when the edit ends."""
+        self.is_removed = True
+
+    async def apply(self, changes: ThreadChanges) -> None:
+        """Makes the changes in the copy."""
+        thread = self.thread
+        if thread is None or not changes:
+            return
+        for metadata in changes.new_metadata:
+            thread.metadata.setdefault(metadata.metadata_id, metadata)
+        for update in changes.updates:
+            self._update(thread, update)
+        for namespace, checkpoint_id, hidden, orphaned in changes.marks:
+            if stored := thread.checkpoints.get((namespace, checkpoint_id)):
+                thread.checkpoints[stored.key] = replace(stored, hidden=hidden, orphaned=orphaned)
+        _drop(thread.checkpoints, changes.delete_checkpoints)
+        _drop(thread.segments, changes.delete_segments)
+        _drop(thread.metadata, changes.delete_metadata)
+        if changes.removes:
+            thread.epoch = next(self._numbers)
+
+    async def restart(self, thread: ThreadRef) -> None:
+        """Begins the thread anew, in the copy."""
+        self.thread = MemoryThread(thread, next(self._numbers), pinned=self.thread is not None and self.thread.pinned)
+
+    async def numbers(self, count: int) -> Sequence[int]:
+        """New segment ids."""
+        return [next(self._numbers) for _ in range(count)]
+
+    async def insert(self, rows: NewRows) -> None:
+        """Adds rows to the copy."""
+        assert self.thread is not None
+        self.thread.checkpoints.update({row.key: row for row in rows.checkpoints})
+        self.thread.segments.update({segment.segment_id: segment for segment in rows.segments})
+        self.thread.metadata.update({metadata.metadata_id: metadata for metadata in rows.metadata})
+
+    def _update(self, thread: MemoryThread, update: RowUpdate) -> None:
+        row = update.row
+        new_ids = tuple(thread.add_segment(next(self._numbers), *row.key, new) for new in update.new_segments)
+        if row.key in thread.checkpoints:
+            thread.checkpoints[row.key] = replace(row, segments=new_ids + row.segments)
+
+
+def _drop(rows: dict[_Key, _Row], keys: Iterable[_Key]) -> None:
+    for key in keys:
+        rows.pop(key, None)
+
+
+def run_id_of(metadata: MetadataRow) -> str | None:
+    """What PostgreSQL's `document ->> 'run_id'` gives."""
+    run_id = json.loads(metadata.document).get("run_id")
+    return run_id if run_id is None or isinstance(run_id, str) else json.dumps(run_id)
