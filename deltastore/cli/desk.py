@@ -73,16 +73,14 @@ async def print_history(entries: AsyncIterator[HistoryEntry]) -> None:
         empty = False
         follows = each.parent_id is not None and each.parent_id < each.checkpoint_id
         is_leaf = not graph.is_awaited(each.checkpoint_id)
-        above, before, below = graph.node(each.checkpoint_id, each.parent_id if follows else None)
-        for lanes in above:
-            target.print(Text(cut(lanes, target.width // 3).rstrip(), "red"))
-        text = Text().append(cut(f"{before} ", min(len(before) + 1, target.width // 3)), "red")
+        before, below = graph.node(each.checkpoint_id, each.parent_id if follows else None)
+        text = Text().append(f"{cut(before, min(len(before), target.width // 3))} ", "red")
         text.append_text(_entry(each, target.width, is_leaf=is_leaf))
         if each.parent_id is not None and not follows:
             text.append(f"  parent above: {short_id(each.parent_id)}", "red")
         print_line(target, text)
         for lanes in below:
-            target.print(Text(cut(lanes, target.width // 3).rstrip(), "red"))
+            target.print(Text(cut(lanes, min(len(lanes), target.width // 3)), "red"))
     if empty:
         target.print("no checkpoints")
 

@@ -1,7 +1,8 @@
 """A tree of checkpoints as lines of text, newest first, as `git log --graph` draws it.
 
-The parent of a checkpoint comes later, so what has to be remembered is one lane for each branch that is open: memory
-does not grow with the history. A parent that does not come later (ids need not sort) is named instead of drawn.
+The parent of a checkpoint comes later, so what has to be remembered is one lane for each parent that is awaited: memory
+does not grow with the history. A branch joins the lane of its parent as soon as there is one, so lanes are few even
+where a checkpoint has very many children. A parent that does not come later (ids need not sort) is named, not drawn.
 """
 
 from __future__ import annotations
@@ -17,28 +18,23 @@ class Graph:
         """Whether a child of this checkpoint was drawn."""
         return checkpoint_id in self._lanes
 
-    def node(self, checkpoint_id: str, parent_id: str | None) -> tuple[list[str], str, list[str]]:
-        """Lines above the checkpoint, what stands before its text, and lines below.
+    def node(self, checkpoint_id: str, parent_id: str | None) -> tuple[str, list[str]]:
+        """What stands before the checkpoint's text, and the lines below it.
 
         Args:
             checkpoint_id: The checkpoint.
             parent_id: Its parent, or None if none is to be drawn.
         """
-        above = []
-        waiting = [at for at, awaited in enumerate(self._lanes) if awaited == checkpoint_id]
-        if not waiting:
-            waiting = [len(self._lanes)]
+        if checkpoint_id not in self._lanes:
             self._lanes.append(checkpoint_id)
-        column = waiting[0]
-        while checkpoint_id in self._lanes[column + 1 :]:
-            above.append(self._join(column, self._lanes.index(checkpoint_id, column + 1)))
+        column = self._lanes.index(checkpoint_id)
         before = " ".join("*" if at == column else "|" for at in range(len(self._lanes)))
-        if parent_id is not None:
-            self._lanes[column] = parent_id
-            return above, before, []
-        del self._lanes[column]
-        below = [self._shift(column)] if column < len(self._lanes) else []
-        return above, before, below
+        if parent_id is None:
+            del self._lanes[column]
+            return before, [self._shift(column)] if column < len(self._lanes) else []
+        other = self._lanes.index(parent_id) if parent_id in self._lanes else column
+        self._lanes[column] = parent_id
+        return before, [self._join(*sorted((column, other)))] if other != column else []
 
     def _join(self, column: int, other: int) -> str:
         """Moves lane `other` into `column`, and those behind it to the left."""

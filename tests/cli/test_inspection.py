@@ -224,33 +224,37 @@ def test_errors_are_one_line(run: Run, dsn: str, arguments: list[str], text: str
 def drawn(*nodes: tuple[str, str | None]) -> list[str]:
     graph, lines = Graph(), []
     for name, parent in nodes:
-        above, before, below = graph.node(name, parent)
-        lines += [*above, f"{before} {name}", *below]
+        before, below = graph.node(name, parent)
+        lines += [f"{before} {name}", *below]
     return lines
 
 
 def test_graph() -> None:
     assert drawn(("c", "b"), ("b", "a"), ("a", None)) == ["* c", "* b", "* a"]
     assert drawn(("d", "a"), ("c", "b"), ("b", "a"), ("a", None)) == ["* d", "| * c", "| * b", "|/", "* a"]
-    assert drawn(("f", "a"), ("e", "b"), ("d", "a"), ("c", "a"), ("b", None), ("a", None)) == [
+    forks = [(name, "a") for name in "edcb"]
+    assert drawn(*forks, ("a", None)) == ["* e", "| * d", "|/", "| * c", "|/", "| * b", "|/", "* a"]
+    assert drawn(("f", "a"), ("e", "b"), ("d", "a"), ("c", "d0"), ("b", None), ("d0", "a"), ("a", None)) == [
         "* f",
         "| * e",
         "| | * d",
-        "| | | * c",
-        "| * | | b",
-        "|  / /",
-        "|/ /",
+        "|_|/",
+        "| | * c",
+        "| * | b",
+        "|  /",
+        "| * d0",
         "|/",
         "* a",
     ]
-    assert drawn(("e", "a"), ("d", "b"), ("c", "a"), ("a", None), ("b", None)) == [
-        "* e",
-        "| * d",
+    assert drawn(("f", "b"), ("e", "a"), ("d", "c"), ("c", "b"), ("b", None), ("a", None)) == [
+        "* f",
+        "| * e",
+        "| | * d",
         "| | * c",
         "|_|/",
-        "* | a",
+        "* | b",
         " /",
-        "* b",
+        "* a",
     ]
 
 
@@ -261,19 +265,17 @@ def test_every_branch_of_a_drawn_tree_ends_at_its_parent(steps: list[int]) -> No
     graph, following = Graph(), dict[int, int]()
     for number in reversed(range(len(steps))):
         parent = parents[number]
-        above, before, below = graph.node(str(number), None if parent is None else str(parent))
-        for text in above:
-            following = moved(text, following)
+        before, below = graph.node(str(number), None if parent is None else str(parent))
         column = before.index("*")
         assert before.count("*") == 1
-        assert {column: number}.items() <= {column: following.get(column, number)}.items()
-        assert number not in [awaited for at, awaited in following.items() if at != column]
-        following.pop(column, None)
+        assert following.pop(column, number) == number
+        assert number not in following.values()
         if parent is not None:
             following[column] = parent
         assert {at for at, sign in enumerate(before) if sign == "|"} == following.keys() - {column}
         for text in below:
             following = moved(text, following)
+        assert len(following) == len(set(following.values()))
     assert following == {}
 
 
