@@ -43,7 +43,8 @@ async def print_threads(threads: AsyncIterator[ThreadSummary], limit: int) -> No
             return
         if not shown:
             _print_head(target, name_width)
-        text = Text().append(cut(each.thread_id, name_width), "bold")
+        text = Text().append("* " if each.pinned else "", "magenta")
+        text.append(cut(each.thread_id, name_width - len(text)), "bold")
         text.append(f" {_number(each.step):>6} {each.source or '-':<6} {when(each.saved_at):<19}")
         if target.width >= WIDE:
             text.append(f"  {cut(each.checkpoint_id or '-', 36)} ", "yellow")

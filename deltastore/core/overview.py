@@ -44,13 +44,15 @@ class ThreadEntry:
 
     Attributes:
         thread: The thread.
-        created_at: When it got its first row, if the storage knows.
+        created_at: When it got its first row.
+        pinned: Exempt from retention.
         newest: What it is sorted by: see `ThreadsCursor`.
         head: The newest visible checkpoint of the root namespace, if there is one.
     """
 
     thread: ThreadRef
-    created_at: datetime | None
+    created_at: datetime
+    pinned: bool
     newest: bytes
     head: ListEntry | None
 
@@ -69,9 +71,16 @@ class NamespaceEntry:
 
 
 def thread_entry(
-    thread: ThreadRef, rows: Iterable[CheckpointRow], metadata: Mapping[int, MetadataRow], query: ThreadsQuery
+    bare: ThreadEntry, rows: Iterable[CheckpointRow], metadata: Mapping[int, MetadataRow], query: ThreadsQuery
 ) -> ThreadEntry | None:
-    """The entry of a thread whose rows are at hand; None if the query does not ask for it."""
+    """The entry of a thread whose rows are at hand; None if the query does not ask for it.
+
+    Args:
+        bare: What is known of the thread without its rows.
+        rows: Its checkpoints.
+        metadata: Its metadata documents.
+        query: What is asked for.
+    """
     stored = list(rows)
     visible = [row for row in stored if not row.hidden]
     if query.document is not None:
@@ -79,11 +88,11 @@ def thread_entry(
         if not any(row.metadata_id in found for row in visible):
             return None
     newest = max((row.checkpoint_id for row in stored if row.namespace == ""), default=b"")
-    if query.cursor is not None and ThreadsCursor(newest, thread.key) >= query.cursor:
+    if query.cursor is not None and ThreadsCursor(newest, bare.thread.key) >= query.cursor:
         return None
     head = max((row for row in visible if row.namespace == ""), key=lambda row: row.checkpoint_id, default=None)
-    entry = None if head is None else ListEntry(thread, head, metadata[head.metadata_id])
-    return ThreadEntry(thread, None, newest, entry)
+    entry = None if head is None else ListEntry(bare.thread, head, metadata[head.metadata_id])
+    return replace(bare, newest=newest, head=entry)
 
 
 def namespace_entries(rows: Iterable[CheckpointRow], after: str | None, limit: int) -> list[NamespaceEntry]:

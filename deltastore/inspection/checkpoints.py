@@ -17,7 +17,7 @@ from deltastore.core.state import Value
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
 from deltastore.inspection.folding import Reducer, folded
-from deltastore.inspection.following import is_plumbing, next_nodes, node_of, status_of
+from deltastore.inspection.following import is_plumbing, next_nodes, node_of, send_targets, status_of
 from deltastore.inspection.records import ChannelView, CheckpointView, WriteView
 from deltastore.inspection.threads import find_thread, shared_metadata
 from deltastore.inspection.values import read_item, read_value, unopened_names
@@ -128,10 +128,11 @@ def view(
     """A checkpoint as a record. Raises `InvalidConfigError` for a channel that it does not have."""
     loaded, codec = snapshot.loaded, snapshot.codec
     known = metadatas.join(loaded.volatile, {})
+    sends = tuple(send_targets(loaded.state, snapshot.elements))
     writes = tuple(
         WriteView(
             each.write.task_id,
-            node_of(each.write.task_path),
+            node_of(each.write.task_path, sends),
             each.write.channel,
             read_value(
                 codec,

@@ -18,7 +18,8 @@ hand or by an older LangGraph, whose triggers are channels of any name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, TASKS
@@ -31,7 +32,8 @@ from deltastore.inspection.values import Unopened
 START = "__start__"
 BRANCH, JOIN = "branch:to:", "join:"
 WAITING = object()
-_PATH = "~__pregel_pull, "
+_PULL = "~__pregel_pull, "
+_PUSH = re.compile(r"~__pregel_push, (\d{10})(?:,|$)")
 
 
 def is_plumbing(channel: str) -> bool:
@@ -49,14 +51,24 @@ def next_nodes(
         writes: Its pending writes, if nodes that have written are to be left out.
         read: The elements of a channel's value, or None if they are not at hand.
     """
-    done = {node for each in writes if each.write.index >= 0 and (node := node_of(each.write.task_path)) is not None}
-    found = dict.fromkeys(node for node in _triggered(state, read) if node not in done)
-    return (*found, *_sends(state, read))
+    done = {each.write.task_path for each in writes if each.write.index >= 0}
+    nodes = {node_of(path) for path in done}
+    sent = {int(match[1]) for path in done if (match := _PUSH.match(path)) is not None}
+    found = dict.fromkeys(node for node in _triggered(state, read) if node not in nodes)
+    return (*found, *(node for at, node in enumerate(send_targets(state, read)) if at not in sent))
 
 
-def node_of(task_path: str) -> str | None:
-    """The node of a task, as its path tells; None for a `Send`'s and for a path of another form."""
-    return task_path.removeprefix(_PATH) if task_path.startswith(_PATH) else None
+def node_of(task_path: str, sends: Sequence[str] = ()) -> str | None:
+    """The node of a task, as its path tells; None for a path of another form.
+
+    Args:
+        task_path: The path.
+        sends: The nodes that the checkpoint's queued `Send`s go to, in order; their tasks are named by position.
+    """
+    if task_path.startswith(_PULL):
+        return task_path.removeprefix(_PULL)
+    position = _PUSH.match(task_path)
+    return sends[int(position[1])] if position is not None and int(position[1]) < len(sends) else None
 
 
 def status_of(writes: Iterable[StoredWrite]) -> str:
@@ -99,7 +111,8 @@ def _is_unseen(header: Header, channel: str, node: str) -> bool:
     return type(before) is not type(version) or version > before  # type: ignore[operator]
 
 
-def _sends(state: State, read: Callable[[str, Value], list[Any] | None]) -> Iterator[str]:
+def send_targets(state: State, read: Callable[[str, Value], list[Any] | None]) -> Iterator[str]:
+    """The nodes that the queued `Send`s go to, in order; `Send` where that cannot be read."""
     value = state.values.get(TASKS)
     if value is None:
         return

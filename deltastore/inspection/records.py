@@ -37,7 +37,8 @@ class ThreadSummary(_Record):
         step: Its step.
         source: Its source: `input`, `loop`, `update` or `fork`.
         saved_at: When it was made, as its id tells; None if the id holds no time.
-        created_at: When the thread got its first row; None in memory.
+        created_at: When the thread got its first row.
+        pinned: Whether the thread is exempt from retention.
         metadata: The rest of its metadata.
         cursor: Names this place in the order, for `after`.
     """
@@ -47,7 +48,8 @@ class ThreadSummary(_Record):
     step: int | None
     source: str | None
     saved_at: datetime | None
-    created_at: datetime | None
+    created_at: datetime
+    pinned: bool
     metadata: Mapping[str, Any]
     cursor: str
 

@@ -124,7 +124,7 @@ async def _page(engine: Engine, codec: Codec, cipher: Cipher | None, *, query: T
 def _summary(engine: Engine, codec: Codec, cipher: Cipher | None, entry: ThreadEntry) -> ThreadSummary:
     cursor = f"{entry.newest.hex()}.{entry.thread.key.hex()}"
     if entry.head is None:
-        return ThreadSummary(entry.thread.thread_id, None, None, None, None, entry.created_at, {}, cursor)
+        return ThreadSummary(entry.thread.thread_id, None, None, None, None, entry.created_at, entry.pinned, {}, cursor)
     checkpoint_id = unpack_checkpoint_id(entry.head.row.checkpoint_id)
     volatile, shared = engine.reader.metadata(entry.head, cipher)
     known = metadatas.join(volatile, {})
@@ -135,6 +135,7 @@ def _summary(engine: Engine, codec: Codec, cipher: Cipher | None, entry: ThreadE
         known.get("source"),
         moment_of(checkpoint_id),
         entry.created_at,
+        entry.pinned,
         shared_metadata(codec, shared, f"thread {entry.thread.thread_id!r}"),
         cursor,
     )

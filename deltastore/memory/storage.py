@@ -224,7 +224,7 @@ class MemoryStorage:
         """One page of threads, newest first, with their heads."""
         with self._lock:
             entries = (
-                thread_entry(each.ref, each.checkpoints.values(), each.metadata, query)
+                thread_entry(each.bare_entry(), each.checkpoints.values(), each.metadata, query)
                 for each in self._threads.values()
             )
             found = [entry for entry in entries if entry is not None]

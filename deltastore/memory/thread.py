@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from deltastore.core.model import (
@@ -20,6 +21,7 @@ from deltastore.core.model import (
     ThreadRef,
     ThreadRows,
 )
+from deltastore.core.overview import ThreadEntry
 from deltastore.core.survey import ThreadRow, ThreadSurvey, head_of
 
 _Key = TypeVar("_Key")
@@ -45,6 +47,10 @@ class MemoryThread:
     def edited(self) -> MemoryThread:
         """A copy that may take the thread's place."""
         return replace(self.copy(self.ref, self.epoch), pinned=self.pinned, created_seconds=self.created_seconds)
+
+    def bare_entry(self) -> ThreadEntry:
+        """What a list says of the thread, without its checkpoints."""
+        return ThreadEntry(self.ref, datetime.fromtimestamp(self.created_seconds, UTC), self.pinned, b"", None)
 
     def largest_id(self) -> bytes:
         """The largest checkpoint id that a run may hold."""

@@ -58,4 +58,4 @@ def _thread_entry(record: Any) -> ThreadEntry:
         raise rows.threadless(record["thread_key"])
     head = None if record["checkpoint_id"] is None else rows.list_entry(record)
     thread = ThreadRef(record["thread_key"], record["thread_id"])
-    return ThreadEntry(thread, record["created_at"], record["newest"], head)
+    return ThreadEntry(thread, record["created_at"], record["pinned"], record["newest"], head)

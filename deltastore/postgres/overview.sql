@@ -13,8 +13,8 @@ SET LOCAL jit = off;
 -- One descent of the primary key for each thread, in the order of the keys, so that neighbours find the same pages; the
 -- index alone answers where the visibility map allows it. Then come the rows of the page only. No index is kept for this
 -- order, since each save would have to pay for it.
-SELECT page.thread_key, thread.thread_id, thread.created_at, page.newest, head.*, metadata.document::text AS document,
-    metadata.payload AS metadata_payload
+SELECT page.thread_key, thread.thread_id, thread.created_at, thread.pinned, page.newest, head.*,
+    metadata.document::text AS document, metadata.payload AS metadata_payload
 FROM (
     SELECT each.thread_key, coalesce(last.checkpoint_id, '') AS newest
     FROM (SELECT thread_key FROM {schema}.delta_threads ORDER BY thread_key OFFSET 0) AS each
@@ -48,8 +48,8 @@ WITH described AS MATERIALIZED (
     FROM {schema}.delta_metadata WHERE document @> $4::text::jsonb
     GROUP BY thread_key
 )
-SELECT page.thread_key, thread.thread_id, thread.created_at, page.newest, head.*, metadata.document::text AS document,
-    metadata.payload AS metadata_payload
+SELECT page.thread_key, thread.thread_id, thread.created_at, thread.pinned, page.newest, head.*,
+    metadata.document::text AS document, metadata.payload AS metadata_payload
 FROM (
     SELECT each.thread_key, coalesce(last.checkpoint_id, '') AS newest
     FROM described AS each

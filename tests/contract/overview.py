@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from deltastore.core.model import MetadataRow, NewSegment, ThreadChanges, ThreadRef
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
@@ -44,6 +45,14 @@ class OverviewContract:
         assert (head.metadata.payload, json.loads(head.metadata.document)) == (b"m", {"of": "a", "first": False})
         found = await listed(storage, ThreadsQuery())
         assert found == [("a", 32), ("b", 22), ("c", 12), ("d", 2), ("f", None), ("e", None)]
+
+    async def test_marks_of_threads(self, storage: Storage) -> None:
+        await self.make_threads(storage)
+        assert await storage.pin(thread("b").key, True)
+        entries = await storage.newest_threads(ThreadsQuery())
+        assert [each.thread.thread_id for each in entries if each.pinned] == ["b"]
+        ages_seconds = [(datetime.now(UTC) - each.created_at).total_seconds() for each in entries]
+        assert all(abs(age) < 60 for age in ages_seconds)
 
     async def test_pages_follow_each_other(self, storage: Storage) -> None:
         await self.make_threads(storage)

@@ -63,12 +63,39 @@ def asking(builder: StateGraph[Any]) -> None:
     builder.add_edge(START, "beside")
 
 
+def asking_each(builder: StateGraph[Any]) -> None:
+    def ask(state: State) -> dict[str, Any]:
+        return {"log": [interrupt(state["log"])]} if state["log"] == ["b"] else {"log": ["done"]}
+
+    builder.add_node("split", node("split"))
+    builder.add_node("ask", ask)
+    builder.add_node("other", node("other"))
+    builder.add_edge(START, "split")
+    targets = [Send("other", {"log": []}), Send("ask", {"log": ["a"]}), Send("ask", {"log": ["b"]})]
+    builder.add_conditional_edges("split", lambda _: targets)
+
+
 def looping(builder: StateGraph[Any]) -> None:
     def go(state: State) -> Command[Any]:
         return Command(update={"log": ["go"]}, goto=END if len(state["log"]) > 5 else "go")
 
     builder.add_node("go", go, destinations=("go", END))
     builder.add_edge(START, "go")
+
+
+def test_the_nodes_of_sends(saver: DeltaSaver) -> None:
+    builder: StateGraph[Any] = StateGraph(State)
+    asking_each(builder)
+    graph = builder.compile(checkpointer=saver)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"log": []}, config)
+    view = asyncio.run(show(saver, "t"))
+    assert sorted((str(each.node), each.channel) for each in view.writes) == [
+        ("ask", "__interrupt__"),
+        ("ask", "log"),
+        ("other", "log"),
+    ]
+    assert view.next == graph.get_state(config).next
 
 
 @pytest.mark.parametrize("build", [chain, fan, sends, asking, looping])
@@ -88,5 +115,6 @@ def test_what_langgraph_says(saver: DeltaSaver, build: Any) -> None:
     assert present.next == graph.get_state(config).next
     assert present.status == ("interrupted" if build is asking else "")
     if build is asking:
+        assert [(each.node, each.channel) for each in present.writes] == [("ask", "__interrupt__"), ("beside", "log")]
         graph.invoke(Command(resume="yes"), config)
         assert asyncio.run(show(saver, "t")).status == ""

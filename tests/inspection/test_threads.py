@@ -37,7 +37,9 @@ def test_newest_first_with_step_source_and_metadata(saver: DeltaSaver) -> None:
     assert (found[0].checkpoint_id, found[0].step, found[0].source) == (uuid_of(31), 3, "update")
     assert found[0].metadata == {"user": "u", "parents": {}}
     assert found[0].saved_at is None
-    assert found[0].created_at is not None
+    assert datetime.now(UTC) - found[0].created_at < timedelta(seconds=60)
+    saver.pin("t2")
+    assert [each.pinned for each in listed(saver)] == [False, True, False]
     assert [each.thread_id for each in listed(saver, filter={"user": "u"}, limit=2)] == ["t3", "t2"]
     assert [each.thread_id for each in listed(saver, filter={"first": 2})] == ["t2"]
     assert [each.thread_id for each in listed(saver, after=found[0].cursor)] == ["t2", "t1"]
