@@ -64,7 +64,7 @@ def read_item(codec: Codec, item: bytes, where: str) -> Any:
             return Unopened("", f"{len(item)} bytes", reason)
     try:
         closed = ormsgpack.unpackb(item[1:], ext_hook=_closed, option=ormsgpack.OPT_NON_STR_KEYS)
-    except (ormsgpack.MsgpackDecodeError, ValueError, TypeError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         return Unopened("", f"{len(item)} bytes", reason)
     return Unopened(closed.type_name, closed.value, reason) if isinstance(closed, Unopened) else closed
 
