@@ -42,7 +42,8 @@ from deltastore.core.model import (
     ThreadRows,
 )
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
-from deltastore.core.survey import ThreadSurvey
+from deltastore.core.statistics import Counts, Day
+from deltastore.core.survey import Repairs, ThreadSurvey
 
 
 class Survey(Protocol):
@@ -53,6 +54,13 @@ class Survey(Protocol):
 
     async def payloads(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
         """Segments with their payloads; those that do not exist are left out."""
+
+
+class Repair(Survey, Protocol):
+    """The same under the thread's exclusive lock, to be repaired."""
+
+    async def apply(self, repairs: Repairs) -> None:
+        """Makes the repairs; the thread's epoch moves on. Seen by others when the repair ends without an error."""
 
 
 class ThreadView(Protocol):
@@ -189,3 +197,12 @@ class Storage(Protocol):
         Raises:
             ThreadBusyError: The thread was not to be had within the bounds.
         """
+
+    async def count(self, days: Sequence[tuple[int, bytes]], limit: int) -> Counts:
+        """Counts everything; `days` are beginnings in Unix time with their first keys, `limit` is that of lists."""
+
+    async def count_days(self, thread_key: bytes, days: Sequence[tuple[int, bytes]]) -> tuple[Day, ...]:
+        """What each day brought to one thread."""
+
+    def repair(self, thread_key: bytes) -> AbstractAsyncContextManager[Repair]:
+        """Opens the thread for a repair, as one transaction under its exclusive lock."""

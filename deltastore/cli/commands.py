@@ -9,6 +9,8 @@ from deltastore.cli.archive import archive, restore
 from deltastore.cli.demo import demo
 from deltastore.cli.migrate import migrate
 from deltastore.cli.schema import schema
+from deltastore.cli.stats import stats
+from deltastore.cli.verify import verify
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -24,3 +26,5 @@ deltastore.add_command(restore)
 deltastore.add_command(schema)
 for command in inspection.COMMANDS:
     deltastore.add_command(command)
+deltastore.add_command(stats)
+deltastore.add_command(verify)

@@ -60,6 +60,7 @@ class Fault:
         detail: What was found and expected.
         key: The checkpoint that the row belongs to, if there is one.
         is_notice: Worth knowing, and no damage.
+        is_mendable: What the row should be is known.
         hurt: Visible checkpoints that it hurts.
     """
 
@@ -68,7 +69,13 @@ class Fault:
     detail: str
     key: RowKey | None = None
     is_notice: bool = False
+    is_mendable: bool = False
     hurt: set[RowKey] = field(default_factory=set)
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether what needs the row cannot be had any more."""
+        return self.kind not in UNTOUCHED and not self.is_mendable
 
 
 @dataclass(frozen=True, slots=True)

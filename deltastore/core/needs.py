@@ -33,10 +33,10 @@ class Needs:
     _checked: set[int | bytes] = field(default_factory=set)
 
     def note_damaged(self) -> None:
-        """Takes note of the segments that do not open."""
-        self.bad |= {
-            each: segment.fault for each, segment in self.opening.segments.items() if segment.fault is not None
-        }
+        """Takes note of the segments that do not open, or of which there are different copies."""
+        for segment_id, segment in self.opening.segments.items():
+            if (fault := segment.fault or segment.twin) is not None:
+                self.bad[segment_id] = fault
 
     def check_row(self, opened: OpenedRow) -> None:
         """Notes missing segments and items among the places that a row brings."""

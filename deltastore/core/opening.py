@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -49,6 +49,7 @@ class OpenedSegment:
     Attributes:
         head: The segment.
         fault: Why it does not open; None if it does.
+        twin: That there are other copies, of which this is the sound one.
         marks: What tells its items apart: 64 bits each, valid in this process only.
         writes: Its writes, without items.
         page: Its contents, if it is a page.
@@ -56,6 +57,7 @@ class OpenedSegment:
 
     head: SegmentHead
     fault: Fault | None = None
+    twin: Fault | None = None
     marks: array[int] = field(default_factory=lambda: array("q"))
     writes: OpenSegment | None = None
     page: PieceList | None = None
@@ -95,7 +97,7 @@ class Opening:
         documents: What is wrong with each metadata document, or None, by id.
         projections: Documents whose searchable form is not that of the exact one: the form that it should have.
         bad_items: Items that cannot be read, by place.
-        ambiguous: Rows stored with different contents under one key: (table, key).
+        spoilt: Damaged copies of sound rows.
     """
 
     survey: ThreadSurvey
@@ -108,6 +110,7 @@ class Opening:
     documents: dict[int, Fault | None] = field(default_factory=dict)
     projections: dict[int, str] = field(default_factory=dict)
     bad_items: dict[int | bytes, Fault] = field(default_factory=dict)
+    spoilt: list[CheckpointRow | SegmentRow | MetadataRow] = field(default_factory=list)
     payload_bytes: int = 0
     _mending: Mending | None = None
     _calls: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
@@ -122,17 +125,20 @@ class Opening:
     def take(self, rows: Sequence[SegmentRow]) -> None:
         """Opens some segments with their payloads."""
         for segment_id, copies in _by_key(rows, lambda row: row.segment_id).items():
-            row = copies[0]
-            head = SegmentHead(row.segment_id, row.kind, row.namespace, row.checkpoint_id, row.references, 0)
-            opened = self.segments[segment_id] = OpenedSegment(head)
             self.payload_bytes += sum(len(copy.payload) for copy in copies)
+            row, fault = self._one_of(copies, f"segment {segment_id}", self._plain_segment)
+            head = SegmentHead(segment_id, row.kind, row.namespace, row.checkpoint_id, row.references, 0)
+            opened = self.segments[segment_id] = OpenedSegment(head)
             self._note_repetition(row)
-            if len(copies) > 1:
-                self._note_copies(f"segment {segment_id}", copies, (row.namespace, row.checkpoint_id))
-                if any(copy != row for copy in copies):
-                    opened.fault = self.faults[-1]
-                    continue
+            if fault is not None and not fault.is_mendable:
+                opened.fault = fault
+                continue
+            opened.twin = fault if len(set(copies)) > 1 else None
             self._open_segment(opened, row)
+
+    def _plain_segment(self, row: SegmentRow) -> bytes:
+        binding = segment_binding(row.kind, row.namespace, row.checkpoint_id)
+        return unseal(row.payload, associated=binding, cipher=self.cipher)
 
     def _open_segment(self, opened: OpenedSegment, row: SegmentRow) -> None:
         name, key = f"segment {row.segment_id}", (row.namespace, row.checkpoint_id)
@@ -140,8 +146,7 @@ class Opening:
             opened.fault = self.fault(Kind.PAYLOAD, name, f"unknown kind {row.kind}", key)
             return
         try:
-            binding = segment_binding(row.kind, row.namespace, row.checkpoint_id)
-            plain = unseal(row.payload, associated=binding, cipher=self.cipher)
+            plain = self._plain_segment(row)
             if row.kind == SegmentKind.PAGES:
                 opened.page = unpack_page(plain)
                 self._read(list(_inline(opened.page)), None, f"{name}, a page", key)
@@ -200,42 +205,72 @@ class Opening:
         self._open_thread()
         for metadata_id, documents in _by_key(self.survey.metadata, lambda row: row.metadata_id).items():
             self.payload_bytes += sum(len(copy.payload) for copy in documents)
-            fault = None
-            if len(documents) > 1:
-                self._note_copies(f"metadata {metadata_id}", documents)
-                fault = self.faults[-1] if any(copy != documents[0] for copy in documents) else None
-            self.documents[metadata_id] = fault or self._open_document(documents[0])
-        checkpoints = _by_key(self.survey.checkpoints, lambda row: row.key)
-        for key, copies in checkpoints.items():
-            self.payload_bytes += sum(len(copy.payload) for copy in copies)
-            row = max(copies, key=lambda each: (each.hidden, each.orphaned))
-            opened = self.rows[key] = OpenedRow(row, row)
-            if len(copies) > 1:
-                self._note_copies(f"checkpoint {shown(row.checkpoint_id)}", copies, key)
-                if any(replace(copy, hidden=row.hidden, orphaned=row.orphaned) != row for copy in copies):
-                    opened.faults.append(self.faults[-1])
+            document, fault = self._one_of(documents, f"metadata {metadata_id}", self._plain_document)
+            is_lost = fault is not None and not fault.is_mendable
+            self.documents[metadata_id] = fault if is_lost else self._open_document(document)
+        for key, stored in _by_key(self.survey.checkpoints, lambda row: row.key).items():
+            self.payload_bytes += sum(len(copy.payload) for copy in stored)
+            hidden, orphaned = max((each.hidden, each.orphaned) for each in stored)
+            copies = [replace(copy, hidden=hidden, orphaned=orphaned) for copy in stored]
+            row, fault = self._one_of(copies, f"checkpoint {shown(key[1])}", self._unseal)
+            self.rows[key] = OpenedRow(row, row)
+            if fault is not None and len(set(copies)) > 1:
+                self.rows[key].faults.append(fault)
         for opened in self.rows.values():
-            if not opened.faults:
+            if all(fault.is_mendable for fault in opened.faults):
                 self._open_checkpoint(opened)
+
+    def _one_of(
+        self, copies: Sequence[_Row], name: str, open_row: Callable[[_Row], bytes]
+    ) -> tuple[_Row, Fault | None]:
+        """The row among its copies, and the fault that there are several.
+
+        Among different copies it is the sound one, if there is just one; else the fault cannot be mended.
+        """
+        if len(copies) == 1:
+            return copies[0], None
+        key = getattr(copies[0], "key", None)
+        different = list(dict.fromkeys(copies))
+        sound = [copy for copy in different if _opens(copy, open_row)]
+        detail = f"found {len(copies)} {'equal' if len(different) == 1 else 'different'} rows under one key"
+        fault = self.fault(Kind.DUPLICATE, name, detail, key)
+        fault.is_mendable = len(different) == 1 or len(sound) == 1
+        if len(different) > 1 and len(sound) == 1:
+            self.spoilt += [copy for copy in different if copy is not sound[0]]  # type: ignore[misc]
+        return (sound or different)[0], fault
 
     def _open_thread(self) -> None:
         rows = self.survey.threads
         if len(rows) > 1:
-            self.fault(Kind.DUPLICATE, "the thread's row", f"found {len(rows)} of them, expected one")
+            fault = self.fault(Kind.DUPLICATE, "the thread's row", f"found {len(rows)} of them, expected one")
+            fault.is_mendable = True
         right = [row.thread_id for row in rows if thread_key(row.thread_id) == self.survey.key]
-        given = self.thread_id
         if right:
             self.thread_id = right[0]
-        elif rows:
+            return
+        self.thread_id = self.thread_id or self._thread_id_in_metadata()
+        if rows:
             self.fault(Kind.THREAD, "the thread's row", f"its id {rows[0].thread_id!r} is not the one of its key")
-        elif not self.survey.is_empty:
-            known = "" if given else ", and nothing but the id itself gives the name of the thread"
-            self.fault(Kind.THREAD, "the thread's row", f"it is missing{known}")
+        elif self.thread_id is not None:
+            self.fault(Kind.THREAD, "the thread's row", "it is missing")
+        else:
+            self.fault(Kind.THREAD, "the thread's row", "it is missing, and with it the thread's id")
+
+    def _thread_id_in_metadata(self) -> str | None:
+        """The thread's id, if an application keeps it in metadata as many do."""
+        for row in self.survey.metadata:
+            candidate = json.loads(row.document).get("thread_id")
+            if isinstance(candidate, str) and thread_key(candidate) == self.survey.key:
+                return candidate
+        return None
+
+    def _plain_document(self, row: MetadataRow) -> bytes:
+        return unseal(row.payload, associated=metadata_binding(row.metadata_id), cipher=self.cipher)
 
     def _open_document(self, row: MetadataRow) -> Fault | None:
         name = f"metadata {row.metadata_id}"
         try:
-            plain = unseal(row.payload, associated=metadata_binding(row.metadata_id), cipher=self.cipher)
+            plain = self._plain_document(row)
         except StoredDataError as error:
             return self._unopened(error, name, None)
         if row.metadata_id != int.from_bytes(digest(plain)[:8], "big", signed=True):
@@ -262,6 +297,7 @@ class Opening:
                 return
             opened.row = row = mended
             opened.faults.append(self.fault(Kind.LINK, name, difference(opened.stored, mended), row.key))
+            opened.faults[-1].is_mendable = True
             plain = self._unseal(row)
         except UnreadableValueError as error:
             opened.faults.append(self._unopened(error, name, row.key))
@@ -308,16 +344,23 @@ class Opening:
                 opened.faults.append(self.fault(Kind.LINK, name, detail, opened.row.key))
                 opened.payload = None
 
-    def _note_copies(self, row: str, copies: Sequence[object], key: RowKey | None = None) -> None:
-        kind = "equal" if all(copy == copies[0] for copy in copies) else "different"
-        self.fault(Kind.DUPLICATE, row, f"found {len(copies)} {kind} rows under one key", key)
-
 
 def _by_key(rows: Iterable[_Row], key: Any) -> dict[Any, list[_Row]]:
     groups: dict[Any, list[_Row]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return groups
+
+
+def _opens(row: _Row, open_row: Callable[[_Row], bytes]) -> bool:
+    """Whether a row's checksum is right, whatever the key."""
+    try:
+        open_row(row)
+    except CorruptPayloadError:
+        return False
+    except UnreadableValueError:
+        return True
+    return True
 
 
 def _inline(pieces: PieceList) -> Iterator[bytes]:

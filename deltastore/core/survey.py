@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from deltastore.core.model import CheckpointRow, MetadataRow, SegmentRow
+from deltastore.core.model import CheckpointRow, MetadataRow, SegmentRow, ThreadChanges, ThreadRef
 
 BATCH_BYTES = 8 * 1024 * 1024
 BATCH_SEGMENTS = 2000
@@ -59,6 +59,44 @@ class ThreadSurvey:
     def is_empty(self) -> bool:
         """Whether nothing is stored under the key."""
         return not (self.threads or self.checkpoints or self.segments or self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A row to be taken out of its table and kept in quarantine.
+
+    Attributes:
+        reason: Why.
+        checkpoint: The key of a checkpoint, or
+        segment_id: the id of a segment, or
+        metadata_id: the id of a metadata document.
+        payload: Only the copy with this payload, where several rows have one key; None for all of them.
+    """
+
+    reason: str
+    checkpoint: tuple[str, bytes] | None = None
+    segment_id: int | None = None
+    metadata_id: int | None = None
+    payload: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repairs:
+    """What to do to a thread, as one transaction, in this order.
+
+    Attributes:
+        thread: The thread. Its row is made, or gets this id, if it is not so.
+        drops_copies: Of rows that are equal to another one, one stays.
+        removals: Rows to be moved to the quarantine.
+        changes: Rows to be rewritten or marked.
+        documents: Searchable forms by metadata id, to be written anew.
+    """
+
+    thread: ThreadRef
+    drops_copies: bool
+    removals: tuple[Removal, ...]
+    changes: ThreadChanges
+    documents: tuple[tuple[int, str], ...]
 
 
 def batches(heads: Iterable[SegmentHead]) -> Iterator[list[int]]:

@@ -22,7 +22,7 @@ from deltastore.core import metadata as metadatas
 from deltastore.core.chain import apply_delta
 from deltastore.core.codec import SNAPSHOT
 from deltastore.core.comparing import Comparison
-from deltastore.core.findings import UNTOUCHED, Fault, Kind, shown
+from deltastore.core.findings import Fault, Kind, shown
 from deltastore.core.model import SegmentKind
 from deltastore.core.needs import Needs
 from deltastore.core.opening import OpenedRow, OpenedSegment, Opening
@@ -58,15 +58,13 @@ class Walk:
         ignored: Channels that never get a history.
         needs: What is missing.
         walked: What became of each row.
-        kept: Rows whose states are held in `states`.
-        states: Those states.
+        states: States of rows that can be rebuilt and are built on one that is lost.
     """
 
     opening: Opening
     ignored: frozenset[str]
     needs: Needs = field(init=False)
     walked: dict[RowKey, Walked] = field(default_factory=dict)
-    kept: frozenset[RowKey] = frozenset()
     states: dict[RowKey, State] = field(default_factory=dict)
     _writes: dict[RowKey, list[OpenedSegment]] = field(default_factory=dict)
     _deltas: dict[str, set[str]] = field(default_factory=dict)
@@ -118,13 +116,12 @@ class Walk:
         left = {key: opened for key, opened in rows.items() if key not in self.walked}
         for circle in _circles({key: _parent_key(opened) for key, opened in left.items()}):
             names = ", ".join(shown(key[1]) for key in sorted(circle))
-            oldest = min(circle)
-            fault = self.opening.fault(
-                Kind.CYCLE, f"checkpoint {shown(oldest[1])}", f"its parents lead back to it: {names}", oldest
-            )
-            for key in circle:
-                if rows[key].row.depth > 0:
-                    rows[key].faults.append(fault)
+            anchors = [key for key in circle if rows[key].row.depth == 0]
+            first = min(anchors or circle)
+            detail = f"its parents lead back to it: {names}"
+            fault = self.opening.fault(Kind.CYCLE, f"checkpoint {shown(first[1])}", detail, first)
+            for key in () if anchors else circle:
+                rows[key].faults.append(fault)
         entries = [opened for opened in left.values() if opened.row.depth == 0]
         self._visit_all(entries, children)
         self._visit_all([opened for key, opened in left.items() if key not in self.walked], {})
@@ -154,12 +151,13 @@ class Walk:
             beyond.add(opened.metadata_fault)
         walked.own = beyond
         causes = beyond | chain if state is None else beyond
-        walked.is_lost = any(fault.kind not in UNTOUCHED for fault in causes)
+        walked.is_lost = any(fault.is_loss for fault in causes)
         if state is not None:
             walked.own = beyond | self._histories(opened, state, walked)
             if isinstance(opened.payload and opened.payload.body, Anchor) and parent is not None and parent.depth > 0:
                 self._compare(opened, state, parent)
-            if row.key in self.kept:
+            above = self.walked.get(_parent_key(opened) or row.key)
+            if row.depth > 0 and not walked.is_lost and above is not None and above.is_lost:
                 self.states[row.key] = state
         return state
 
@@ -167,7 +165,7 @@ class Walk:
         """Faults of the segments that a load opens with the row."""
         named = [self.opening.segments.get(each) for each in opened.row.segments]
         found = [each for each in named if each is not None] + self._writes.get(opened.row.key, [])
-        return {each.fault for each in found if each.fault is not None}
+        return {fault for each in found for fault in (each.fault, each.twin) if fault is not None}
 
     def _check_link(self, opened: OpenedRow, chain: set[Fault]) -> None:
         """The parent is there, at the depth that the row builds on."""
@@ -227,7 +225,7 @@ class Walk:
         wanted = set(body.consumed)
         missing = sorted(wanted - found.keys())
         if missing:
-            detail = f"the writes that it was made with are missing: segments {missing}"
+            detail = f"the writes that it was made with are missing: segments {missing}; {_unwritten(parent)}"
             name = f"checkpoint {shown(opened.row.checkpoint_id)}"
             chain.add(self.opening.fault(Kind.MISSING, name, detail, opened.row.key))
             return None
@@ -262,7 +260,7 @@ class Walk:
                 found |= set() if history.seed is None else self.needs.faults_in(history.seed.pieces)
                 found |= self.needs.faults_of_writes(history.writes)
                 hurt |= found
-                walked.is_lost |= any(fault.kind not in UNTOUCHED for fault in found)
+                walked.is_lost |= any(fault.is_loss for fault in found)
         return hurt
 
     def _note_delta_channels(self, opened: OpenedRow) -> None:
@@ -285,6 +283,11 @@ class Walk:
             version, name = state.header.versions[channel], f"checkpoint {shown(opened.row.checkpoint_id)}"
             detail = f"an anchor whose channel {channel!r} differs from its parent's, at the same version {version!r}"
             self.opening.fault(Kind.ANCHOR, name, detail, opened.row.key).hurt.add(opened.row.key)
+
+
+def _unwritten(parent: RowKey | None) -> str:
+    """What missing writes mean for the checkpoint that they were written to: nothing there tells of them."""
+    return "" if parent is None else f"checkpoint {shown(parent[1])} is loaded without them"
 
 
 def _key(namespace: str, checkpoint_id: bytes | None) -> RowKey | None:

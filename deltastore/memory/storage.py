@@ -17,6 +17,8 @@ from dataclasses import replace
 from itertools import count
 
 from deltastore.core.containment import contains
+from deltastore.core.counting import count as count_rows
+from deltastore.core.counting import count_days
 from deltastore.core.model import (
     Chains,
     CheckpointRow,
@@ -43,8 +45,9 @@ from deltastore.core.overview import (
     thread_entry,
     without_values,
 )
+from deltastore.core.statistics import Counts, Day
 from deltastore.errors import BrokenChainError, ThreadBusyError
-from deltastore.memory.thread import MemoryEdit, MemorySurvey, MemoryThread, run_id_of
+from deltastore.memory.thread import MemoryEdit, MemoryRepair, MemorySurvey, MemoryThread, run_id_of
 
 
 class MemoryStorage:
@@ -212,6 +215,17 @@ class MemoryStorage:
         """Keys larger than `after` under which anything is stored, in order."""
         return [thread.key for thread in await self.list_threads(after, limit)]
 
+    async def count(self, days: Sequence[tuple[int, bytes]], limit: int) -> Counts:
+        """Counts everything."""
+        with self._lock:
+            return count_rows(list(self._threads.values()), days, limit)
+
+    async def count_days(self, thread_key: bytes, days: Sequence[tuple[int, bytes]]) -> tuple[Day, ...]:
+        """What each day brought to one thread."""
+        with self._lock:
+            thread = self._threads.get(thread_key)
+            return count_days([] if thread is None else [thread], days)
+
     @asynccontextmanager
     async def survey(self, thread_key: bytes) -> AsyncIterator[MemorySurvey]:
         """Reads all rows under a key as of one moment."""
@@ -264,6 +278,12 @@ class MemoryStorage:
             thread = self._threads.get(thread_key)
             view = MemoryEdit(thread and thread.edited(), self._numbers)
         yield view
+
+    @asynccontextmanager
+    async def repair(self, thread_key: bytes) -> AsyncIterator[MemoryRepair]:
+        """Opens the thread for a repair."""
+        async with self.edit(thread_key) as edit:
+            yield MemoryRepair(thread_key, edit)
 
     @asynccontextmanager
     async def edit(self, thread_key: bytes, bounds: LockBounds | None = None) -> AsyncIterator[MemoryEdit]:

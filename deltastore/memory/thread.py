@@ -22,7 +22,7 @@ from deltastore.core.model import (
     ThreadRows,
 )
 from deltastore.core.overview import ThreadEntry
-from deltastore.core.survey import ThreadRow, ThreadSurvey, head_of
+from deltastore.core.survey import Repairs, ThreadRow, ThreadSurvey, head_of
 
 _Key = TypeVar("_Key")
 _Row = TypeVar("_Row")
@@ -37,6 +37,7 @@ class MemoryThread:
     checkpoints: dict[tuple[str, bytes], CheckpointRow] = field(default_factory=dict)
     segments: dict[int, SegmentRow] = field(default_factory=dict)
     metadata: dict[int, MetadataRow] = field(default_factory=dict)
+    quarantine: list[CheckpointRow | SegmentRow | MetadataRow] = field(default_factory=list)
     pinned: bool = False
     created_seconds: float = field(default_factory=time.time, compare=False)
 
@@ -46,7 +47,12 @@ class MemoryThread:
 
     def edited(self) -> MemoryThread:
         """A copy that may take the thread's place."""
-        return replace(self.copy(self.ref, self.epoch), pinned=self.pinned, created_seconds=self.created_seconds)
+        return replace(
+            self.copy(self.ref, self.epoch),
+            quarantine=[*self.quarantine],
+            pinned=self.pinned,
+            created_seconds=self.created_seconds,
+        )
 
     def bare_entry(self) -> ThreadEntry:
         """What a list says of the thread, without its checkpoints."""
@@ -94,6 +100,7 @@ class MemorySurvey:
             tuple(thread.checkpoints.values()),
             tuple(map(head_of, thread.segments.values())),
             tuple(thread.metadata.values()),
+            len(thread.quarantine),
         )
 
     async def payloads(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
@@ -169,6 +176,11 @@ class MemoryEdit:
         if changes.removes:
             thread.epoch = next(self._numbers)
 
+    def renew(self) -> None:
+        """Gives the thread a new epoch."""
+        if self.thread is not None:
+            self.thread.epoch = next(self._numbers)
+
     async def restart(self, thread: ThreadRef) -> None:
         """Begins the thread anew, in the copy."""
         self.thread = MemoryThread(thread, next(self._numbers), pinned=self.thread is not None and self.thread.pinned)
@@ -189,6 +201,34 @@ class MemoryEdit:
         new_ids = tuple(thread.add_segment(next(self._numbers), *row.key, new) for new in update.new_segments)
         if row.key in thread.checkpoints:
             thread.checkpoints[row.key] = replace(row, segments=new_ids + row.segments)
+
+
+class MemoryRepair(MemorySurvey):
+    """The thread of one `repair`. Copies of rows do not occur here."""
+
+    def __init__(self, thread_key: bytes, edit: MemoryEdit) -> None:
+        super().__init__(thread_key, edit.thread)
+        self._edit = edit
+
+    async def apply(self, repairs: Repairs) -> None:
+        """Makes the repairs in the copy."""
+        thread = self._edit.thread
+        if thread is None:
+            return
+        for removal in repairs.removals:
+            gone: list[CheckpointRow | SegmentRow | MetadataRow | None] = []
+            if removal.checkpoint is not None:
+                gone.append(thread.checkpoints.pop(removal.checkpoint, None))
+            if removal.segment_id is not None:
+                gone.append(thread.segments.pop(removal.segment_id, None))
+            if removal.metadata_id is not None:
+                gone.append(thread.metadata.pop(removal.metadata_id, None))
+            thread.quarantine += [row for row in gone if row is not None]
+        for metadata_id, document in repairs.documents:
+            if stored := thread.metadata.get(metadata_id):
+                thread.metadata[metadata_id] = replace(stored, document=document)
+        await self._edit.apply(repairs.changes)
+        self._edit.renew()
 
 
 def _drop(rows: dict[_Key, _Row], keys: Iterable[_Key]) -> None:

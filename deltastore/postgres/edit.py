@@ -71,6 +71,15 @@ class PostgresEdit(PostgresView):
         await self._queries.bury_thread(self._connection, self._key)
         await self._queries.delete_thread(self._connection, self._key)
 
+    @property
+    def connection(self) -> AnyConnection:
+        """The connection of the transaction."""
+        return self._connection
+
+    async def renew(self) -> None:
+        """Tells saves that rely on what was there before that it may be gone."""
+        await self._queries.renew_epoch(self._connection, self._key)
+
     async def apply(self, changes: ThreadChanges) -> None:
         """Makes the changes, which end with the transaction."""
         if not changes:

@@ -112,21 +112,21 @@ class Queries:
     ) -> list[SegmentRow]:
         """Segments by id."""
         records = await connection.fetch(self.text["load_segments"], thread_key, rows.array(segment_ids))
-        return [rows.segment_row(record) for record in records]
+        return rows.segment_rows(records)
 
     async def list_checkpoint(
         self, connection: AnyConnection, thread_key: bytes, namespace: str, checkpoint_id: bytes, document: str | None
     ) -> list[ListEntry]:
         """The entry of one checkpoint, if it is visible and its metadata matches."""
         records = await connection.fetch(self.text["list_checkpoint"], thread_key, namespace, checkpoint_id, document)
-        return [rows.list_entry(record) for record in records]
+        return rows.list_entries(records)
 
     async def list_namespace(
         self, connection: AnyConnection, thread_key: bytes, namespace: str, document: str | None, limit: int
     ) -> list[ListEntry]:
         """The newest entries of a namespace."""
         records = await connection.fetch(self.text["list_namespace"], thread_key, namespace, document, limit)
-        return [rows.list_entry(record) for record in records]
+        return rows.list_entries(records)
 
     async def list_namespace_below(
         self,
@@ -141,7 +141,7 @@ class Queries:
         records = await connection.fetch(
             self.text["list_namespace_below"], thread_key, namespace, below, document, limit
         )
-        return [rows.list_entry(record) for record in records]
+        return rows.list_entries(records)
 
     async def list_thread(self, connection: AnyConnection, query: ListQuery) -> list[ListEntry]:
         """A page of all namespaces of a thread."""
@@ -150,7 +150,7 @@ class Queries:
             self.text["list_thread"], query.thread_key, query.checkpoint_id, query.before,
             cursor and cursor.checkpoint_id, cursor and cursor.namespace, query.document, query.limit,
         )  # fmt: skip
-        return [rows.list_entry(record) for record in records]
+        return rows.list_entries(records)
 
     async def list_all(self, connection: AnyConnection, query: ListQuery) -> list[ListEntry]:
         """A page of all threads."""
@@ -159,7 +159,7 @@ class Queries:
             self.text["list_all"], query.namespace, query.checkpoint_id, query.before, cursor and cursor.checkpoint_id,
             cursor and cursor.thread_key, cursor and cursor.namespace, query.document, query.limit,
         )  # fmt: skip
-        return [rows.list_entry(record) for record in records]
+        return rows.list_entries(records)
 
     async def find_runs(self, connection: AnyConnection, run_ids: Sequence[str]) -> list[bytes]:
         """Keys of threads with metadata of these runs."""
@@ -213,7 +213,7 @@ class Queries:
     async def edit_segments(self, connection: AnyConnection, thread_key: bytes) -> list[SegmentRow]:
         """All segments of a thread, with the payload of pages only."""
         records = await connection.fetch(self.text["edit_segments"], thread_key)
-        return [rows.segment_row(record) for record in records]
+        return rows.segment_rows(records)
 
     async def edit_metadata(self, connection: AnyConnection, thread_key: bytes) -> list[tuple[int, str | None]]:
         """Ids of all metadata documents of a thread with their runs."""

@@ -129,7 +129,7 @@ SELECT
 -- threads, it would expect a short one and read it whole.
 WITH RECURSIVE known AS MATERIALIZED (
     SELECT CASE WHEN epoch = $4::bigint THEN $5::text::bytea[] ELSE '{}' END AS ids
-    FROM {schema}.delta_threads WHERE thread_key = $1
+    FROM {schema}.delta_threads WHERE thread_key = $1 LIMIT 1
 ), wanted AS MATERIALIZED (
     SELECT DISTINCT unnest(coalesce($3::text::bytea[], ARRAY(
         SELECT checkpoint_id FROM {schema}.delta_checkpoints
@@ -518,6 +518,8 @@ WITH checkpoints AS (
     DELETE FROM {schema}.delta_segments WHERE thread_key = $1
 ), metadata AS (
     DELETE FROM {schema}.delta_metadata WHERE thread_key = $1
+), quarantine AS (
+    DELETE FROM {schema}.delta_quarantine WHERE thread_key = $1
 )
 DELETE FROM {schema}.delta_threads WHERE thread_key = $1;
 

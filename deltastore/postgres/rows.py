@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 from deltastore.core.model import (
     Chains,
@@ -21,6 +21,8 @@ from deltastore.core.model import (
     ThreadRef,
 )
 from deltastore.errors import BrokenChainError
+
+_Row = TypeVar("_Row")
 
 _KINDS = {int(kind): kind for kind in SegmentKind}
 _REFUSALS = {1: Refusal.STALE, 2: Refusal.EXISTS, 4: Refusal.DELETED, 5: Refusal.EARLY}
@@ -115,23 +117,47 @@ def list_entry(record: Any) -> ListEntry:
     )
 
 
+def segment_rows(records: Iterable[Any]) -> list[SegmentRow]:
+    """Segments, each once. Raises `BrokenChainError` if there are different ones with one id."""
+    found: dict[int, SegmentRow] = {}
+    for record in records:
+        row = segment_row(record)
+        _keep(found, row.segment_id, row, "segment")
+    return list(found.values())
+
+
+def list_entries(records: Iterable[Any]) -> list[ListEntry]:
+    """A page of a listing. Raises `BrokenChainError` if a checkpoint or its metadata is stored twice."""
+    entries: list[ListEntry] = []
+    for record in records:
+        entry = list_entry(record)
+        if entries and entries[-1].cursor == entry.cursor:
+            raise _twice(f"a checkpoint of thread {entry.thread.thread_id!r}, or its metadata,")
+        entries.append(entry)
+    return entries
+
+
 def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Sequence[bytes] | None) -> Chains | None:
     """The answer of the statement `load_chains`: rows of one shape, told apart by their part."""
     thread: tuple[int, str] | None = None
     rows: dict[bytes, CheckpointRow] = {}
-    segments: list[SegmentRow] = []
-    metadata: list[MetadataRow] = []
+    segments: dict[int, SegmentRow] = {}
+    metadata: dict[int, MetadataRow] = {}
     for part, number, label, checkpoint_id, parent_id, small, hidden, orphaned, ids, payload in records:
         if part == _SEGMENT:
-            kind = _KINDS[small]
-            segments.append(SegmentRow(number, kind, label, checkpoint_id, payload, numbers(ids)))
+            segment = SegmentRow(number, _KINDS[small], label, checkpoint_id, payload, numbers(ids))
+            _keep(segments, number, segment, "segment")
         elif part == _CHECKPOINT:
+            if checkpoint_id in rows:
+                raise _twice(f"the checkpoint with key {checkpoint_id.hex()}")
             rows[checkpoint_id] = CheckpointRow(
                 namespace, checkpoint_id, parent_id, small, numbers(ids), payload, number, hidden, orphaned
             )
         elif part == _METADATA:
-            metadata.append(MetadataRow(number, label, payload))
+            _keep(metadata, number, MetadataRow(number, label, payload), "metadata")
         elif part == _THREAD:
+            if thread not in (None, (number, label)):
+                raise _twice(f"the row of thread {label!r}")
             thread = (number, label)
     if thread is None:
         if rows:
@@ -143,8 +169,22 @@ def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Se
         epoch=epoch,
         targets=targets_among(rows, wanted),
         rows=tuple(rows.values()),
-        segments=tuple(segments),
-        metadata=tuple(metadata),
+        segments=tuple(segments.values()),
+        metadata=tuple(metadata.values()),
+    )
+
+
+def _keep(found: dict[int, _Row], number: int, row: _Row, name: str) -> None:
+    """Keeps a row by its number; an equal one may be there. Raises `BrokenChainError` for a different one."""
+    if found.setdefault(number, row) != row:
+        raise _twice(f"{name} {number}")
+
+
+def _twice(name: str) -> BrokenChainError:
+    return BrokenChainError(
+        f"{name} is stored twice",
+        detail="found several rows under one key: the database lost its primary keys",
+        hint="run deltastore verify --repair, and restore the keys of the tables",
     )
 
 

@@ -30,6 +30,7 @@ from deltastore.core.model import (
     ThreadRef,
 )
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
+from deltastore.core.statistics import Counts, Day
 from deltastore.errors import DatabaseUnavailableError, ThreadBusyError
 from deltastore.postgres.edit import PostgresEdit, PostgresView
 from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, is_lost_connection, translate
@@ -38,6 +39,8 @@ from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.overview import Overview
 from deltastore.postgres.pool import Pool, PoolOptions, check_seconds, open_pool
 from deltastore.postgres.queries import AnyConnection, Queries
+from deltastore.postgres.repair import PostgresRepair, RepairQueries
+from deltastore.postgres.statistics import StatisticsQueries, counts
 from deltastore.postgres.survey import PostgresSurvey, SurveyQueries
 
 _LOG = logging.getLogger("deltastore.postgres")
@@ -78,6 +81,8 @@ class PostgresStorage:
         self._queries = Queries(schema)
         self._survey_queries = SurveyQueries(schema)
         self._overview = Overview(schema)
+        self._repair_queries = RepairQueries(schema)
+        self._statistics_queries = StatisticsQueries(schema)
         self._migrator = Migrator(schema, create_schema=create_schema)
         self._version_checked = False
 
@@ -195,6 +200,21 @@ class PostgresStorage:
             "survey_keys", lambda connection: self._survey_queries.survey_keys(connection, after, limit)
         )
 
+    async def count(self, days: Sequence[tuple[int, bytes]], limit: int) -> Counts:
+        """Counts everything, in one transaction that only reads."""
+
+        async def statements(connection: AnyConnection) -> Counts:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                return await counts(connection, self._statistics_queries, days, limit)
+
+        return await self._run("count", statements)
+
+    async def count_days(self, thread_key: bytes, days: Sequence[tuple[int, bytes]]) -> tuple[Day, ...]:
+        """What each day brought to one thread, in one statement."""
+        return await self._run(
+            "count_days", lambda connection: self._statistics_queries.count_days(connection, days, thread_key)
+        )
+
     @asynccontextmanager
     async def survey(self, thread_key: bytes) -> AsyncIterator[PostgresSurvey]:
         """Reads all rows under a key as of one moment, in one transaction that only reads."""
@@ -239,6 +259,12 @@ class PostgresStorage:
                 yield view
         except DRIVER_ERRORS as error:
             raise translate(error, schema=self._schema) from error
+
+    @asynccontextmanager
+    async def repair(self, thread_key: bytes) -> AsyncIterator[PostgresRepair]:
+        """Opens the thread for a repair, as one transaction under its exclusive lock."""
+        async with self.edit(thread_key) as edit:
+            yield PostgresRepair(edit, self._survey_queries, self._repair_queries, thread_key)
 
     @asynccontextmanager
     async def edit(self, thread_key: bytes, bounds: LockBounds | None = None) -> AsyncIterator[PostgresEdit]:

@@ -58,6 +58,10 @@ class SurveyQueries:
         records = await connection.fetch(self.text["survey_metadata"], thread_key)
         return tuple(MetadataRow(record["metadata_id"], record["document"], record["payload"]) for record in records)
 
+    async def survey_quarantine(self, connection: AnyConnection, thread_key: bytes) -> int:
+        """How many rows were taken out."""
+        return int(await connection.fetchval(self.text["survey_quarantine"], thread_key))
+
     async def survey_payloads(
         self, connection: AnyConnection, thread_key: bytes, segment_ids: Sequence[int]
     ) -> list[SegmentRow]:
@@ -83,6 +87,7 @@ class PostgresSurvey:
             await queries.survey_checkpoints(connection, key),
             await queries.survey_segments(connection, key),
             await queries.survey_metadata(connection, key),
+            await queries.survey_quarantine(connection, key),
         )
 
     async def payloads(self, segment_ids: Sequence[int]) -> list[SegmentRow]:

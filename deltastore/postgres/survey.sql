@@ -48,6 +48,10 @@ FROM {schema}.delta_segments WHERE thread_key = $1 ORDER BY segment_id;
 SELECT metadata_id, document::text AS document, payload FROM {schema}.delta_metadata
 WHERE thread_key = $1 ORDER BY metadata_id;
 
+-- name: survey_quarantine
+-- How many rows of the thread earlier repairs took out.
+SELECT count(*) AS number FROM {schema}.delta_quarantine WHERE thread_key = $1;
+
 -- name: survey_payloads
 -- Some segments with their payloads.
 SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text AS segment_references

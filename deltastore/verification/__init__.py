@@ -5,7 +5,19 @@ and what can be saved. The rules are in `core/opening.py`, `core/walking.py` and
 """
 
 from deltastore.core.findings import Finding, Kind, Place, ThreadFindings
+from deltastore.core.repair import Action, Plan
 from deltastore.verification.api import verify_threads
-from deltastore.verification.report import Report
+from deltastore.verification.report import Outcome, Report, Status
 
-__all__ = ["Finding", "Kind", "Place", "Report", "ThreadFindings", "verify_threads"]
+__all__ = [
+    "Action",
+    "Finding",
+    "Kind",
+    "Outcome",
+    "Place",
+    "Plan",
+    "Report",
+    "Status",
+    "ThreadFindings",
+    "verify_threads",
+]

@@ -12,6 +12,7 @@ from deltastore.core.codec import Codec
 from deltastore.core.findings import ThreadFindings
 from deltastore.core.frame import Cipher
 from deltastore.core.identifiers import THREAD_KEY_BYTES
+from deltastore.core.repair import Plan, plan
 from deltastore.core.verify import Inspection
 from deltastore.engine import Engine
 from deltastore.storage import Survey
@@ -56,13 +57,24 @@ class Verifier:
                 left = None if left is None else left - 1
                 yield key
 
-    async def verify(self, key: bytes, thread_id: str | None = None) -> ThreadFindings | None:
-        """What is found in a thread; None if nothing is stored under its key.
+    async def verify(self, key: bytes, thread_id: str | None = None) -> tuple[ThreadFindings, Plan] | None:
+        """What is found in a thread, and how it would be repaired; None if nothing is stored under its key.
 
         Damage is looked at twice, and what is gone at the second look was a change under way: only what stays counts.
         """
-        found = await self._look(key, thread_id)
-        return found if found is None or found.is_sound else await self._look(key, thread_id)
+        looked = await self._look(key, thread_id)
+        return looked if looked is None or looked[0].is_sound else await self._look(key, thread_id)
+
+    async def repair(self, key: bytes, thread_id: str | None, shown: Plan) -> bool:
+        """Repairs a thread as planned. False if the thread has changed since, so that another repair would be made."""
+        async with self.engine.storage.repair(key) as repair:
+            looked = await self.inspect(repair, thread_id)
+            planned = Plan() if looked is None else plan(looked[0])
+            if planned.repairs is None or planned.actions != shown.actions:
+                return False
+            await repair.apply(planned.repairs)
+        self.engine.cache.forget(key)
+        return True
 
     async def inspect(self, survey: Survey, thread_id: str | None) -> tuple[Inspection, ThreadFindings] | None:
         """Looks at the rows of a survey; None if there are none."""
@@ -78,10 +90,10 @@ class Verifier:
             await _run(off_loop, lambda: inspection.take(payloads))  # noqa: B023 - awaited before the next batch
         return inspection, await _run(off_loop, inspection.finish)
 
-    async def _look(self, key: bytes, thread_id: str | None) -> ThreadFindings | None:
+    async def _look(self, key: bytes, thread_id: str | None) -> tuple[ThreadFindings, Plan] | None:
         async with self.engine.storage.survey(key) as survey:
             looked = await self.inspect(survey, thread_id)
-        return None if looked is None else looked[1]
+        return None if looked is None else (looked[1], plan(looked[0]))
 
     async def _behind(self, start: bytes) -> AsyncIterator[bytes]:
         while keys := await self.engine.storage.survey_keys(start, KEYS_PAGE):

@@ -1,4 +1,4 @@
--- The whole schema with its four large tables partitioned by hash of the thread key, in place of migrations 1 and 2.
+-- The whole schema with its four large tables partitioned by hash of the thread key, in place of migrations 1 to 3.
 --
 -- For the operator: run it in a new, empty schema, before the first `setup`; change the number of partitions first if 16
 -- is not right, since it cannot be changed later. Every statement of a running graph names one thread key, so it meets
@@ -134,6 +134,28 @@ COMMENT ON COLUMN {schema}.delta_tombstones.thread_key IS 'The thread; its id is
 COMMENT ON COLUMN {schema}.delta_tombstones.deleted_through IS
     'Ordered key of its largest checkpoint id: saves that name this one or a smaller one are refused.';
 
+CREATE TABLE {schema}.delta_quarantine (
+    quarantined_at timestamptz NOT NULL DEFAULT now(),
+    number bigint NOT NULL DEFAULT nextval('{schema}.delta_numbers'),
+    thread_key bytea NOT NULL,
+    source text NOT NULL,
+    reason text NOT NULL,
+    columns jsonb NOT NULL,
+    payload bytea NOT NULL,
+    CONSTRAINT delta_quarantine_pkey PRIMARY KEY (thread_key, number)
+);
+
+ALTER TABLE {schema}.delta_quarantine ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+COMMENT ON TABLE {schema}.delta_quarantine IS 'Rows that a repair took out of their tables, as they were.';
+COMMENT ON COLUMN {schema}.delta_quarantine.quarantined_at IS 'When the row was taken out.';
+COMMENT ON COLUMN {schema}.delta_quarantine.number IS 'Tells rows of a thread apart.';
+COMMENT ON COLUMN {schema}.delta_quarantine.thread_key IS 'The thread.';
+COMMENT ON COLUMN {schema}.delta_quarantine.source IS 'The table that it was in.';
+COMMENT ON COLUMN {schema}.delta_quarantine.reason IS 'What was wrong with it, or why nothing needs it.';
+COMMENT ON COLUMN {schema}.delta_quarantine.columns IS 'All its columns but the payload.';
+COMMENT ON COLUMN {schema}.delta_quarantine.payload IS 'Its payload.';
+
 DO $partitions$
 DECLARE
     partitions constant integer := 16;
@@ -151,4 +173,4 @@ BEGIN
 END
 $partitions$;
 
-INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial'), (2, 'retention');
+INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial'), (2, 'retention'), (3, 'quarantine');

@@ -19,7 +19,14 @@ from tests.contract.storage_contract import StorageContract
 from tests.support.poolers import pgbouncer
 from tests.support.servers import database
 
-TABLES = ("delta_threads", "delta_checkpoints", "delta_segments", "delta_metadata", "delta_tombstones")
+TABLES = (
+    "delta_threads",
+    "delta_checkpoints",
+    "delta_segments",
+    "delta_metadata",
+    "delta_quarantine",
+    "delta_tombstones",
+)
 
 
 async def opened(dsn: str, schema: str = "deltastore", options: PoolOptions | None = None) -> AsyncIterator[Storage]:

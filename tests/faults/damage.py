@@ -14,6 +14,9 @@ KEYS = {
     "delta_segments": ("segment_id",),
     "delta_metadata": ("metadata_id",),
 }
+"""Tables whose rows have payloads, and what tells rows of a thread apart."""
+
+THREAD_KEY = ("thread_key",)
 WRITES = 3
 
 
@@ -42,13 +45,18 @@ class Damage:
         return self.kind == "delete" and self.row.get("kind") == WRITES and self.row["checkpoint_id"] == checkpoint_id
 
     def __str__(self) -> str:
-        keys = {name: self.row[name] for name in KEYS[self.table]}
+        keys = {name: self.row[name] for name in keys_of(self.table)}
         return f"{self.kind} in {self.table} {keys}"
+
+
+def keys_of(table: str) -> tuple[str, ...]:
+    """What tells rows of a table apart."""
+    return KEYS.get(table, THREAD_KEY)
 
 
 async def _set(connection: AnyConnection, damage: Damage, **columns: Any) -> None:
     """Changes columns of the row."""
-    keys = KEYS[damage.table]
+    keys = keys_of(damage.table)
     changes = ", ".join(f"{name} = ${position}" for position, name in enumerate(columns, 1))
     condition = " AND ".join(f"{name} = ${position}" for position, name in enumerate(keys, len(columns) + 1))
     await connection.execute(
@@ -87,7 +95,7 @@ async def extend(connection: AnyConnection, damage: Damage, chance: random.Rando
 
 async def delete(connection: AnyConnection, damage: Damage, chance: random.Random) -> None:
     """The row."""
-    keys = KEYS[damage.table]
+    keys = keys_of(damage.table)
     condition = " AND ".join(f"{name} = ${position}" for position, name in enumerate(keys, 1))
     await connection.execute(
         f"DELETE FROM deltastore.{damage.table} WHERE {condition}", *(damage.row[name] for name in keys)
@@ -137,6 +145,30 @@ async def remeta(connection: AnyConnection, damage: Damage, chance: random.Rando
     await _set(connection, damage, metadata_id=chance.choice(others))
 
 
+async def flip_byte(connection: AnyConnection, damage: Damage, chance: random.Random) -> None:
+    """One byte of the payload."""
+    payload = bytearray(damage.row["payload"])
+    payload[chance.randrange(len(payload))] ^= chance.randrange(1, 256)
+    await _set(connection, damage, payload=bytes(payload))
+
+
+async def double(connection: AnyConnection, damage: Damage, chance: random.Random) -> None:
+    """The row once more, as after a restore that ran twice and whose primary keys could not be made therefore."""
+    await connection.execute(f"ALTER TABLE deltastore.{damage.table} DROP CONSTRAINT {damage.table}_pkey")
+    await _insert(connection, damage.table, damage.row)
+
+
+async def circle(connection: AnyConnection, damage: Damage, chance: random.Random) -> None:
+    """A checkpoint's parent becomes the checkpoint itself, or one that is built on it; its depth fits or not."""
+    rows = await connection.fetch("SELECT checkpoint_id, parent_id, depth FROM deltastore.delta_checkpoints")
+    behind = {damage.row["checkpoint_id"]}
+    while more := {row["checkpoint_id"] for row in rows if row["parent_id"] in behind} - behind:
+        behind |= more
+    other = chance.choice(sorted((row for row in rows if row["checkpoint_id"] in behind), key=lambda row: row[0]))
+    depth = chance.choice([other["depth"] + 1, damage.row["depth"]])
+    await _set(connection, damage, parent_id=other["checkpoint_id"], depth=depth)
+
+
 async def _insert(connection: AnyConnection, table: str, row: dict[str, Any]) -> None:
     names, values = ", ".join(row), ", ".join(f"${position}" for position in range(1, len(row) + 1))
     await connection.execute(f"INSERT INTO deltastore.{table} ({names}) VALUES ({values})", *row.values())
@@ -156,6 +188,26 @@ async def damage_something(connection: AnyConnection, chance: random.Random) -> 
     table = chance.choices(list(WAYS), weights=[4, 5, 1])[0]
     rows = await connection.fetch(f"SELECT * FROM deltastore.{table} ORDER BY {', '.join(KEYS[table])}")
     way = chance.choice(WAYS[table])
+    damage = Damage(way.__name__, table, dict(chance.choice(rows)))
+    await way(connection, damage, chance)
+    return damage
+
+
+PAYLOAD_TABLES = (*["delta_checkpoints"] * 4, *["delta_segments"] * 5, "delta_metadata")
+ONE_OF: dict[Way, tuple[str, ...]] = {
+    flip_byte: PAYLOAD_TABLES,
+    delete: (*PAYLOAD_TABLES, "delta_threads"),
+    double: (*PAYLOAD_TABLES, "delta_threads"),
+    truncate: PAYLOAD_TABLES,
+    circle: ("delta_checkpoints",),
+}
+
+
+async def damage_once(connection: AnyConnection, chance: random.Random) -> Damage:
+    """One flipped byte, deleted or doubled row, truncated payload or circle of parents, at random."""
+    way = chance.choice(list(ONE_OF))
+    table = chance.choice(ONE_OF[way])
+    rows = await connection.fetch(f"SELECT * FROM deltastore.{table} ORDER BY {', '.join(keys_of(table))}")
     damage = Damage(way.__name__, table, dict(chance.choice(rows)))
     await way(connection, damage, chance)
     return damage

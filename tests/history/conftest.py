@@ -8,7 +8,14 @@ import pytest
 from deltastore import DeltaSaver
 from tests.support.servers import database
 
-TABLES = ("delta_threads", "delta_checkpoints", "delta_segments", "delta_metadata", "delta_tombstones")
+TABLES = (
+    "delta_threads",
+    "delta_checkpoints",
+    "delta_segments",
+    "delta_metadata",
+    "delta_quarantine",
+    "delta_tombstones",
+)
 EMPTY_ALL = "TRUNCATE " + ", ".join(f"deltastore.{table}" for table in TABLES)
 
 

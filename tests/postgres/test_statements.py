@@ -47,7 +47,7 @@ def test_every_table_is_qualified_and_nothing_outlives_a_transaction() -> None:
     scripts = [schema_folder().joinpath(name) for name in names]
     for text in (TEXT, *(script.read_text(encoding="utf-8") for script in scripts)):
         sql = re.sub(r"--.*", "", text)
-        tables = r"\bdelta_(?:threads|checkpoints|segments|metadata|migrations|numbers|tombstones)\b"
+        tables = r"\bdelta_(?:threads|checkpoints|segments|metadata|migrations|numbers|quarantine|tombstones)\b"
         assert re.search(r"\{schema\}\." + tables, sql)
         assert not re.search(r"(?<!\{schema\}\.)" + tables, sql)
         assert not re.search(r"\b(SET (?:LOCAL|SESSION)|LISTEN|TEMP|search_path|pg_advisory_lock|CONCURRENTLY)\b", sql)

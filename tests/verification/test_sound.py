@@ -6,7 +6,7 @@ import pytest
 
 from deltastore import DeltaSaver
 from deltastore.errors import InvalidConfigError
-from deltastore.verification import ThreadFindings, verify_threads
+from deltastore.verification import Outcome, verify_threads
 from tests.faults.stories import Story
 
 
@@ -49,16 +49,16 @@ async def test_after_deletions_and_copies(saver: DeltaSaver, call: str) -> None:
 async def test_chosen_threads_and_samples(saver: DeltaSaver) -> None:
     for number in range(6):
         await Story(saver, f"thread {number}").grow(1)
-    seen: list[ThreadFindings] = []
+    seen: list[Outcome] = []
     await verify_threads(saver, ["thread 4", "nothing", "thread 2"], progress=seen.append)
-    assert [found.thread_id for found in seen] == ["thread 4", "thread 2"]
+    assert [outcome.found.thread_id for outcome in seen] == ["thread 4", "thread 2"]
     seen.clear()
     await verify_threads(saver, progress=seen.append)
-    assert {found.thread_id for found in seen} == {f"thread {number}" for number in range(6)}
+    assert {outcome.found.thread_id for outcome in seen} == {f"thread {number}" for number in range(6)}
     for sample in (1, 4, 6, 9):
         seen.clear()
         await verify_threads(saver, sample=sample, progress=seen.append)
-        assert len({found.thread_id for found in seen}) == len(seen) == min(sample, 6)
+        assert len({outcome.found.thread_id for outcome in seen}) == len(seen) == min(sample, 6)
 
 
 @pytest.mark.parametrize("sample", [0, -1, True, "2", 1.5])
@@ -79,7 +79,7 @@ async def test_writes_without_their_checkpoint_are_a_notice(saver: DeltaSaver) -
     await saver.aput_writes(later, [("words", ["early"])], "task")  # type: ignore[arg-type]
     report = await verify_threads(saver)
     assert report.is_sound
-    [found] = report.noted
-    [finding] = found.findings
+    [outcome] = report.noted
+    [finding] = outcome.found.findings
     assert (finding.kind, finding.is_notice) == ("orphan", True)
     assert "not there yet" in finding.detail
