@@ -37,6 +37,9 @@ SELECT DISTINCT metadata_id, thread_key, jsonb_build_object('run_id', encode(thr
 FROM deltastore.delta_checkpoints;
 INSERT INTO deltastore.delta_tombstones
 SELECT now(), decode(md5('gone ' || thread), 'hex'), decode('00', 'hex') FROM generate_series(1, 1000) AS thread;
+INSERT INTO deltastore.delta_quarantine
+SELECT now(), thread, decode(md5('hurt ' || thread), 'hex'), 'delta_segments', 'damaged', '{}', ''
+FROM generate_series(1, 1000) AS thread;
 ANALYZE
 """
 
