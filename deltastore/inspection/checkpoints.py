@@ -110,6 +110,8 @@ async def load(saver: EngineSaver, thread_id: str, at: str | None, namespace: st
         histories: Mapping[str, ChannelHistory] = {}
         if ordered:
             histories = await engine.reader.history(thread, space, loaded.checkpoint_id, ordered, cipher)
+        if histories.keys() != names:
+            return None  # deleted meanwhile
         return Snapshot(codec, loaded, histories)
 
     found = await saver.acall(call)

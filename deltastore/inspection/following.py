@@ -37,8 +37,8 @@ _PUSH = re.compile(r"~__pregel_push, (\d{10})(?:,|$)")
 
 
 def is_plumbing(channel: str) -> bool:
-    """Whether a channel is LangGraph's own, not one of the application's state."""
-    return channel.startswith((BRANCH, JOIN, "__", "start:", "branch:"))
+    """Whether a channel only says what runs next. Inputs and what the functional API keeps are values like others."""
+    return channel == TASKS or channel.startswith((BRANCH, JOIN, "start:", "branch:"))
 
 
 def next_nodes(

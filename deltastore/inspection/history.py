@@ -28,7 +28,7 @@ from deltastore.core.state import State, Value
 from deltastore.core.writes import OpenSegment, effective
 from deltastore.engine import Engine
 from deltastore.errors import StoredDataError
-from deltastore.inspection.following import is_plumbing, next_nodes, status_of
+from deltastore.inspection.following import START, is_plumbing, next_nodes, status_of
 from deltastore.inspection.records import ChannelChange, HistoryEntry
 from deltastore.inspection.threads import shared_metadata
 from deltastore.inspection.values import read_item
@@ -167,7 +167,7 @@ class _Structure:
 
 
 def changes(parent: State | None, state: State, delta_channels: frozenset[str]) -> Iterator[ChannelChange]:
-    """What a checkpoint changed, as versions and piece lists tell. LangGraph's own channels are left out.
+    """What a checkpoint changed, as versions and piece lists tell. Inputs and what only steers the graph are left out.
 
     Args:
         parent: The parent's state; None if there is none.
@@ -177,7 +177,11 @@ def changes(parent: State | None, state: State, delta_channels: frozenset[str]) 
     versions = state.header.versions
     before = {} if parent is None else parent.header.versions
     for channel in (*versions, *(each for each in before if each not in versions)):
-        if is_plumbing(channel) or (channel in before and same(before[channel], versions.get(channel))):
+        if (
+            channel == START
+            or is_plumbing(channel)
+            or (channel in before and same(before[channel], versions.get(channel)))
+        ):
             continue
         had_value = parent is not None and channel in parent.values
         old = None if parent is None else _size(parent, channel)

@@ -7,6 +7,7 @@ import operator
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send, interrupt
 
@@ -118,3 +119,20 @@ def test_what_langgraph_says(saver: DeltaSaver, build: Any) -> None:
         assert [(each.node, each.channel) for each in present.writes] == [("ask", "__interrupt__"), ("beside", "log")]
         graph.invoke(Command(resume="yes"), config)
         assert asyncio.run(show(saver, "t")).status == ""
+
+
+def test_the_functional_api(saver: DeltaSaver) -> None:
+    @task
+    def double(number: int) -> int:
+        return 2 * number
+
+    @entrypoint(checkpointer=saver)
+    def work(number: int, *, previous: int | None = None) -> Any:
+        result = double(number).result() + (previous or 0)
+        return entrypoint.final(value=result, save=result)
+
+    config: Any = {"configurable": {"thread_id": "t"}}
+    assert [work.invoke(number, config) for number in (1, 2)] == [2, 6]
+    view = asyncio.run(show(saver, "t"))
+    assert {each.channel: each.value for each in view.channels} == {"__end__": 6, "__previous__": 6}
+    assert view.next == work.get_state(config).next == ()

@@ -72,6 +72,12 @@ def test_values_writes_and_metadata(saver: DeltaSaver, puts: Puts) -> None:
     assert json.loads(json.dumps(view.as_json()))["channels"][0]["value"] == ["a", "b"]
 
 
+def test_an_input_is_shown(saver: DeltaSaver, puts: Puts) -> None:
+    puts.put(None, {"__start__": {"messages": ["hi"]}})
+    assert values(shown(saver)) == {"__start__": {"messages": ["hi"]}}
+    assert shown(saver).next == ("__start__",)
+
+
 def test_the_beginning_of_an_id(saver: DeltaSaver, puts: Puts) -> None:
     for name in ("one", "one two", "three", "1f1ed167-7afc-6548-8001-6c9d1b05920a"):
         puts.put(None, {"name": name}, checkpoint_id=name)
