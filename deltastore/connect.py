@@ -14,6 +14,8 @@ from deltastore.errors import InvalidConfigError
 from deltastore.langgraph.bridge import start_loop
 from deltastore.langgraph.saver import EngineSaver
 from deltastore.memory import MemoryStorage
+from deltastore.observed import observed
+from deltastore.observing import Observer
 from deltastore.options import EngineOptions
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.pool import Pool, PoolOptions
@@ -39,6 +41,7 @@ class DeltaSaver(EngineSaver):
         cache_bytes: Bound of the memory for recently used threads, all together.
         create_schema: Whether `setup` may create the schema, or only the tables in it.
         timeout_seconds: How long a call may wait for a usable connection.
+        observer: Is told what the saver does (`deltastore.observing`).
 
     Raises:
         InvalidConfigError: An option has a wrong form.
@@ -54,6 +57,7 @@ class DeltaSaver(EngineSaver):
         cache_bytes: int = CACHE_BYTES,
         create_schema: bool = True,
         timeout_seconds: float = 10.0,
+        observer: Observer | None = None,
     ) -> None:
         if not isinstance(pool, asyncpg.Pool):
             raise InvalidConfigError(
@@ -61,8 +65,11 @@ class DeltaSaver(EngineSaver):
                 hint="use DeltaSaver.from_conn_string for a connection string, or asyncpg.create_pool",
             )
         options = _options(snapshot_frequency, cache_bytes)
-        storage = PostgresStorage(pool, schema, create_schema=create_schema, timeout_seconds=timeout_seconds)
-        super().__init__(_opener(options, _given(storage)), serde=serde)
+        postgres = PostgresStorage(
+            pool, schema, create_schema=create_schema, timeout_seconds=timeout_seconds, observer=observer
+        )
+        storage = observed(postgres, observer)
+        super().__init__(_opener(options, _given(storage)), serde=serde, observer=observer)
         self.adopt(Engine(storage, options), pool._loop)  # type: ignore[attr-defined] # noqa: SLF001
 
     @classmethod
@@ -85,6 +92,7 @@ class DeltaSaver(EngineSaver):
         ssl: Any = None,
         password: str | None = None,
         server_settings: Mapping[str, str] | None = None,
+        observer: Observer | None = None,
     ) -> Self:
         """A saver with a pool of its own, opened by `async with` or `with`.
 
@@ -108,6 +116,7 @@ class DeltaSaver(EngineSaver):
             ssl: A context, or a mode as in `sslmode`.
             password: Instead of one in the connection string.
             server_settings: Settings of the sessions.
+            observer: Is told what the saver does (`deltastore.observing`).
 
         Raises:
             InvalidConfigError: An option has a wrong form.
@@ -128,18 +137,24 @@ class DeltaSaver(EngineSaver):
         )
         quote_schema(schema)
         saver = cls.__new__(cls)
-        EngineSaver.__init__(saver, _opener(options, _connected(dsn, schema, pool_options, create_schema)), serde=serde)
+        opening = _connected(dsn, schema, pool_options, create_schema=create_schema, observer=observer)
+        EngineSaver.__init__(saver, _opener(options, opening), serde=serde, observer=observer)
         return saver
 
     @classmethod
     def in_memory(
-        cls, *, snapshot_frequency: int = 50, serde: SerializerProtocol | None = None, cache_bytes: int = CACHE_BYTES
+        cls,
+        *,
+        snapshot_frequency: int = 50,
+        serde: SerializerProtocol | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        observer: Observer | None = None,
     ) -> Self:
         """A saver that keeps everything in this process, for unit tests: same code, no database. It is open at once."""
         options = _options(snapshot_frequency, cache_bytes)
-        storage = MemoryStorage()
+        storage = observed(MemoryStorage(), observer)
         saver = cls.__new__(cls)
-        EngineSaver.__init__(saver, _opener(options, _given(storage)), serde=serde)
+        EngineSaver.__init__(saver, _opener(options, _given(storage)), serde=serde, observer=observer)
         saver.adopt(Engine(storage, options), start_loop(saver))
         return saver
 
@@ -178,18 +193,24 @@ def _given(storage: Storage) -> OpenStorage:
     return open_storage
 
 
-def _connected(dsn: str, schema: str, options: PoolOptions, create_schema: bool) -> OpenStorage:
+def _connected(
+    dsn: str, schema: str, options: PoolOptions, *, create_schema: bool, observer: Observer | None
+) -> OpenStorage:
     async def open_storage() -> tuple[Storage, Callable[[], Awaitable[None]]]:
         if dsn.partition(":")[0] == "embedded":
-            return await _embedded(dsn, schema, options, create_schema)
-        storage = await PostgresStorage.open(dsn, schema, options, create_schema=create_schema)
+            return await _embedded(dsn, open_postgres)
+        storage = await open_postgres(dsn)
         return storage, storage.close
+
+    async def open_postgres(address: str) -> Storage:
+        postgres = await PostgresStorage.open(address, schema, options, create_schema=create_schema, observer=observer)
+        return observed(postgres, observer)
 
     return open_storage
 
 
 async def _embedded(
-    dsn: str, schema: str, options: PoolOptions, create_schema: bool
+    dsn: str, open_postgres: Callable[[str], Awaitable[Storage]]
 ) -> tuple[Storage, Callable[[], Awaitable[None]]]:
     from deltastore.embedded import EmbeddedServer, embedded_folder  # noqa: PLC0415 - an extra, only for who asks
 
@@ -198,7 +219,7 @@ async def _embedded(
     server = EmbeddedServer(folder)
     address = await server.start_async()
     try:
-        storage = await PostgresStorage.open(address, schema, options, create_schema=create_schema)
+        storage = await open_postgres(address)
     except BaseException:
         await server.stop_async()
         raise

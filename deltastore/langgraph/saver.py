@@ -30,7 +30,9 @@ from deltastore.core.memo import Memos
 from deltastore.engine import Engine
 from deltastore.langgraph.bridge import Bridge, Open
 from deltastore.langgraph.calls import Calls
+from deltastore.langgraph.observed import observed_calls
 from deltastore.langgraph.serializer import LoadedTypesSerializer
+from deltastore.observing import Observer
 
 VERSION_RANDOM_BITS = 32
 MEMO_BYTES = 64 * 1024 * 1024
@@ -42,8 +44,11 @@ T = TypeVar("T")
 class EngineSaver(BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer over an engine. `DeltaSaver` adds the ways to make one."""
 
-    def __init__(self, open_engine: Open, *, serde: SerializerProtocol | None = None) -> None:
+    def __init__(
+        self, open_engine: Open, *, serde: SerializerProtocol | None = None, observer: Observer | None = None
+    ) -> None:
         super().__init__(serde=serde or LoadedTypesSerializer())
+        self._observer = observer
         self._bridge = Bridge(open_engine)
         self._memos = Memos(MEMO_BYTES)
 
@@ -356,7 +361,7 @@ class EngineSaver(BaseCheckpointSaver[Any]):
 
     def _calls(self) -> Calls:
         codec, cipher = convert.codec_of(self.serde)
-        return Calls(codec, cipher, self._memos)
+        return observed_calls(Calls(codec, cipher, self._memos), self._observer)
 
 
 async def _setup(engine: Engine) -> None:

@@ -32,6 +32,7 @@ from deltastore.core.model import (
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.core.statistics import Counts, Day
 from deltastore.errors import DatabaseUnavailableError, ThreadBusyError
+from deltastore.observing import POOL_SECONDS, RETRIES, Observer, extra
 from deltastore.postgres.edit import PostgresEdit, PostgresView
 from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, is_lost_connection, translate
 from deltastore.postgres.migrations import Migrator
@@ -59,6 +60,7 @@ class PostgresStorage:
         owns_pool: Whether `close` closes the pool.
         create_schema: Whether `setup` may create the schema itself.
         timeout_seconds: How long one call may wait for a usable connection, retries included, before it fails.
+        observer: Is told of waits for connections and of retries.
 
     Raises:
         InvalidConfigError: The schema's name cannot be used, or the timeout is no time.
@@ -72,12 +74,14 @@ class PostgresStorage:
         owns_pool: bool = False,
         create_schema: bool = True,
         timeout_seconds: float = 10.0,
+        observer: Observer | None = None,
     ) -> None:
         check_seconds("timeout_seconds", timeout_seconds)
         self._pool = pool
         self._schema = schema
         self._owns_pool = owns_pool
         self._timeout_seconds = timeout_seconds
+        self._observer = observer
         self._queries = Queries(schema)
         self._survey_queries = SurveyQueries(schema)
         self._overview = Overview(schema)
@@ -94,12 +98,20 @@ class PostgresStorage:
         options: PoolOptions | None = None,
         *,
         create_schema: bool = True,
+        observer: Observer | None = None,
     ) -> PostgresStorage:
         """Opens a pool of its own, which `close` closes. Raises as `open_pool` does."""
         options = options or PoolOptions()
         quote_schema(schema)
         pool = await open_pool(dsn, options)
-        return cls(pool, schema, owns_pool=True, create_schema=create_schema, timeout_seconds=options.timeout_seconds)
+        return cls(
+            pool,
+            schema,
+            owns_pool=True,
+            create_schema=create_schema,
+            timeout_seconds=options.timeout_seconds,
+            observer=observer,
+        )
 
     async def setup(self) -> None:
         """Creates or migrates the schema; does nothing if it is up to date. Safe from many processes at once."""
@@ -381,10 +393,15 @@ class PostgresStorage:
                 pause_seconds = min(_PAUSE_SECONDS * (len(failures) - 1), _PAUSE_SECONDS_MAX)
                 if not self._may_retry(error) or loop.time() + pause_seconds >= deadline:
                     raise translate(error, schema=self._schema) from error
+                if self._observer is not None:
+                    self._observer.count(RETRIES, 1, {"operation": verb, "error": type(error).__name__})
                 await asyncio.sleep(pause_seconds)
             else:
                 if failures:
-                    _LOG.warning("%s succeeded at attempt %d, after %r", verb, len(failures) + 1, failures[0])
+                    attempt_number = len(failures) + 1
+                    _LOG.warning(
+                        "%s succeeded at attempt %d, after %r", verb, attempt_number, failures[0], extra=extra()
+                    )
                 return answer
 
     def _may_retry(self, error: Exception) -> bool:
@@ -392,7 +409,9 @@ class PostgresStorage:
 
     @asynccontextmanager
     async def _lend(self, deadline: float) -> AsyncIterator[AnyConnection]:
-        timeout_seconds = max(deadline - asyncio.get_running_loop().time(), 0.001)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        timeout_seconds = max(deadline - started, 0.001)
         try:
             connection = await self._pool.acquire(timeout=timeout_seconds)
         except TimeoutError as error:
@@ -402,6 +421,8 @@ class PostgresStorage:
                 f" {self._pool.get_idle_size()} of them idle, {self._pool.get_max_size()} allowed",
                 hint="allow more connections, or see why calls hold them for so long",
             ) from error
+        if self._observer is not None:
+            self._observer.measure(POOL_SECONDS, loop.time() - started, {})
         try:
             yield connection
         except DRIVER_ERRORS as error:
