@@ -54,10 +54,10 @@ class Outcome:
 
 @dataclass(slots=True)
 class Report:
-    """All threads of one run, without a list of those that went well."""
+    """All threads of one run, in the order in which they were done."""
 
     counts: Counter[Status] = field(default_factory=Counter)
-    unsettled: list[Outcome] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
     checkpoints: int = 0
     payload_bytes: int = 0
     file_bytes: int = 0
@@ -68,8 +68,7 @@ class Report:
         self.checkpoints += outcome.checkpoints
         self.payload_bytes += outcome.payload_bytes
         self.file_bytes += outcome.file_bytes
-        if outcome.status in (Status.CHANGED, Status.MISSING, Status.FAILED):
-            self.unsettled.append(outcome)
+        self.outcomes.append(outcome)
 
     @property
     def exit_code(self) -> int:
@@ -87,5 +86,5 @@ class Report:
             "checkpoints": self.checkpoints,
             "payload_bytes": self.payload_bytes,
             "file_bytes": self.file_bytes,
-            "unsettled": [asdict(outcome) for outcome in self.unsettled],
+            "outcomes": [asdict(outcome) for outcome in self.outcomes],
         }

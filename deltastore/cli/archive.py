@@ -11,6 +11,7 @@ import click
 from deltastore.archive import Outcome, Report, Status, archive_threads, check_archives, restore_archives
 from deltastore.cli.database import DSN_HELP, dsn_option, json_option, run_with_saver, schema_option, serde_option
 from deltastore.cli.database import serializer as made
+from deltastore.cli.screen import line
 from deltastore.connect import DeltaSaver
 from deltastore.errors import InvalidConfigError
 
@@ -86,10 +87,8 @@ def _progress(as_json: bool) -> Any:
 
 def _line(outcome: Outcome) -> str:
     """One thread for people."""
-    line = f"{outcome.status:<9} {outcome.thread_id}"
-    if outcome.reason:
-        return f"{line}: {' '.join(outcome.reason.split())}"
-    return f"{line}: {outcome.checkpoints:,} checkpoints, {outcome.file}"
+    told = " ".join(outcome.reason.split()) or f"{outcome.checkpoints:,} checkpoints, {outcome.file}"
+    return line(f"{outcome.status:<9} {outcome.thread_id}: {told}")
 
 
 def _finish(context: click.Context, report: Report, *, as_json: bool) -> None:

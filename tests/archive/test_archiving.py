@@ -181,7 +181,7 @@ async def test_a_copy_leaves_the_thread_and_is_made_once(saver: DeltaSaver, fold
 async def test_a_thread_that_is_not_there(saver: DeltaSaver, folder: Path) -> None:
     report = await archive_threads(saver, ["nothing"], folder.as_uri())
     assert report.exit_code == 4
-    assert [outcome.status for outcome in report.unsettled] == [Status.MISSING]
+    assert [outcome.status for outcome in report.outcomes] == [Status.MISSING]
     with pytest.raises(InvalidConfigError, match="thread_id is empty"):
         await archive_threads(saver, [""], folder.as_uri())
 

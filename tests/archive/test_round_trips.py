@@ -152,7 +152,7 @@ async def test_a_thread_that_was_ciphered_from_some_day_on(folder: Path) -> None
     plain.serde = ciphered.serde
     report = await archive_threads(plain, ["story"], folder.as_uri())
     assert report.exit_code == 4
-    assert "encrypted and no cipher" in report.unsettled[0].reason
+    assert "encrypted and no cipher" in report.outcomes[0].reason
     assert files_in(folder) == []
     plain.serde = EncryptedSerializer(ciphered.cipher, ciphered.serde)
     file = await archive(plain, "story", folder)

@@ -63,10 +63,9 @@ def test_what_goes_wrong(database_dsn: str, told: list[Story], run: Run, tmp_pat
     assert ended.code == 4
     answer = json.loads(ended.output)
     assert answer["threads"] == {"copied": 1, "missing": 1}
-    assert [(each["thread_id"], each["reason"]) for each in answer["unsettled"]] == [
-        ("nothing", "there is no such thread")
-    ]
-    assert answer["file_bytes"] > 0
+    [copied, missing] = answer["outcomes"]
+    assert (missing["thread_id"], missing["reason"]) == ("nothing", "there is no such thread")
+    assert Path(copied["file"]).stat().st_size == copied["file_bytes"] == answer["file_bytes"]
     read(database_dsn, told)
     [file] = (tmp_path / "cold").iterdir()
     data = file.read_bytes()
