@@ -90,7 +90,9 @@ class Draft:
             self._files.rm_file(self._path)
 
     def _flush(self, path: str) -> None:
-        if "file" not in self._files.protocol:
+        from fsspec.implementations.local import LocalFileSystem  # noqa: PLC0415 - an extra
+
+        if not isinstance(self._files, LocalFileSystem):
             return
         descriptor = os.open(path, os.O_RDONLY)
         try:
