@@ -1,10 +1,10 @@
 """A thread on its way out: written, read back, and only then removed.
 
-1. Its structure is read under its lock, which is let go at once. Its payloads are read without a lock, some megabytes
-   at a time: rows never change, so what was there is still there, or gone.
+1. Its structure is read as of one moment, and its payloads after that, some megabytes at a time, without a lock: rows
+   never change, so what was there is still there, or gone.
 2. The file is written under another name, and read back in full.
-3. Under the lock again its structure is compared with that of step 1. If nothing differs, the file gets its name and
-   the thread is removed, in the same transaction. Otherwise somebody wrote to it: it stays, and the file goes.
+3. Under the thread's lock: if it is still what it was in step 1, the file gets its name and the thread is removed, in
+   the same transaction. Otherwise somebody wrote to it: it stays, and the file goes.
 
 So whatever ends a run, at any moment, the thread is in the database or in a file that was read back, or in both. The
 name of a file comes from what the thread holds: a run after an interrupted one replaces the file by the same, and a
@@ -70,9 +70,9 @@ class Archiver:
             return Outcome(thread.thread_id, Status.FAILED, str(error))
 
     async def _archive(self, thread: ThreadRef) -> Outcome:
-        async with self.storage.edit(thread.key) as edit:
-            rows = await edit.rows()
-            documents = await edit.documents([number for number, _ in rows.metadata]) if rows is not None else []
+        async with self.storage.view(thread.key) as view:
+            rows = await view.rows()
+            documents = await view.documents([number for number, _ in rows.metadata]) if rows is not None else []
         if rows is None:
             return Outcome(thread.thread_id, Status.MISSING, "there is no such thread")
         try:
@@ -93,6 +93,7 @@ class Archiver:
             datetime.now(UTC).isoformat(timespec="seconds"),
             version("langgraph-checkpoint-deltastore"),
             self.cipher is not None,
+            rows.pinned,
         )
         packing = Packing(rows.thread, [each.segment_id for each in rows.segments], self.cipher)
         file = await asyncio.to_thread(draft.open)
@@ -107,9 +108,8 @@ class Archiver:
         """Names the file and removes the thread, if it is what was written."""
         name = file_name(rows.thread.thread_id, written.fingerprint)
         async with self.storage.edit(rows.thread.key) as edit:
-            now = await edit.rows()
-            if now is None or not _same(rows, now):
-                raise _ThreadChangedError("it was written to meanwhile" if now else "it was deleted meanwhile")
+            if not await edit.is_still(rows):
+                raise _ThreadChangedError("it was written to or deleted meanwhile")
             await asyncio.to_thread(draft.name, name)
             if not self.keep:
                 await edit.remove()
@@ -143,26 +143,14 @@ class Archiver:
 
     async def _explain(self, rows: ThreadRows) -> None:
         """Says why segments are not there any more."""
-        async with self.storage.edit(rows.thread.key) as edit:
-            now = await edit.rows()
+        async with self.storage.view(rows.thread.key) as view:
+            now = await view.rows()
         if now is None or now.epoch != rows.epoch:
             raise _ThreadChangedError("it was deleted or pruned meanwhile")
         raise BrokenChainError(
             f"thread {rows.thread.thread_id!r}: segments cannot be read although they are there",
             hint="look at the log of the database",
         )
-
-
-def _same(one: ThreadRows, other: ThreadRows) -> bool:
-    """Whether a thread is what it was."""
-    return one.epoch == other.epoch and all(
-        set(before) == set(after)
-        for before, after in (
-            (one.checkpoints, other.checkpoints),
-            (one.segments, other.segments),
-            (one.metadata, other.metadata),
-        )
-    )
 
 
 def file_name(thread_id: str, fingerprint: str) -> str:

@@ -56,6 +56,8 @@ class Restorer:
                     hint="give it another name, or say that it is to be replaced",
                 )
             payload_bytes = await self._land(edit, thread, url)
+        if header.pinned:
+            await self.storage.pin(thread.key, pinned=True)
         return Outcome(
             thread.thread_id, Status.RESTORED, file=url, checkpoints=header.checkpoints, payload_bytes=payload_bytes
         )

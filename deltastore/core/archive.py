@@ -69,6 +69,7 @@ class ArchiveHeader:
         archived_at: When it was written, in ISO form.
         written_by: The version of deltastore that wrote it.
         cipher: Whether its blocks are ciphered.
+        pinned: Whether it was exempt from retention.
     """
 
     thread_id: str
@@ -78,6 +79,7 @@ class ArchiveHeader:
     archived_at: str
     written_by: str
     cipher: bool
+    pinned: bool
 
     @property
     def counts(self) -> tuple[int, int, int]:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
-from deltastore import DeltaSaver, InvalidConfigError, UnreadableValueError
+from deltastore import DeltaSaver, InvalidConfigError, ThreadDeletedError, UnreadableValueError
 from deltastore.archive import Status, archive_threads, open_archive, read_header, restore_archives
+from deltastore.conversion import validate
 from deltastore.core import archive as layout
 from deltastore.core import pieces
 from tests.archive.rows import files_in, rows_of
@@ -177,6 +178,37 @@ async def test_what_is_there_is_not_overwritten_unless_asked(saver: DeltaSaver, 
     assert [step.id for step in told.steps[::-1]] == [
         each.checkpoint["id"] async for each in saver.alist(config_of("story"))
     ]
+
+
+async def test_a_run_that_holds_a_checkpoint_goes_on_when_its_thread_is_back(saver: DeltaSaver, folder: Path) -> None:
+    told = Story(saver)
+    head = await told.grow(6)
+    file = await archive(saver, "story", folder)
+    with pytest.raises(ThreadDeletedError):
+        await saver.aput_writes(head.config, [("words", ["late"])], "late")
+    assert await rows_of(saver, "story") is None
+    await restore_archives(saver, [file])
+    await told.grow(2)
+    for step in told.steps:
+        await assert_reads_as(saver, step)
+
+
+async def test_a_pinned_thread_is_pinned_again(saver: DeltaSaver, folder: Path) -> None:
+    async def pinned(engine: Any, *_: Any) -> bool:
+        async with engine.storage.view(validate.thread("story").key) as view:
+            rows = await view.rows()
+        return bool(rows.pinned)
+
+    told = Story(saver)
+    await told.grow(2)
+    await saver.apin("story")
+    file = await archive(saver, "story", folder)
+    await restore_archives(saver, [file])
+    assert await saver.acall(pinned)
+    await saver.aunpin("story")
+    file = await archive(saver, "story", folder)
+    await restore_archives(saver, [file])
+    assert not await saver.acall(pinned)
 
 
 @pytest.mark.parametrize("thread_id", ["a/../b c", "ü" * 300, "x" * 70_000, ".", "-", "\U0001f600", "a%2Fb"])

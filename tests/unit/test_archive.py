@@ -15,7 +15,7 @@ from deltastore.core.archive import ArchiveHeader, ArchiveReader, ArchiveWriter,
 from deltastore.core.model import CheckpointRow, MetadataRow, SegmentKind, SegmentRow
 from deltastore.errors import CorruptPayloadError, StoredDataError, UnreadableValueError
 
-HEADER = ArchiveHeader("thread ü", 1, 2, 2, "2026-01-01T00:00:00+00:00", "0.1.0", cipher=False)
+HEADER = ArchiveHeader("thread ü", 1, 2, 2, "2026-01-01T00:00:00+00:00", "0.1.0", cipher=False, pinned=True)
 ROWS: list[Row] = [
     MetadataRow(-5, '{"user": "ann"}', b"metadata"),
     SegmentRow(1, SegmentKind.WRITES, "", b"\x01" * 17, b"writes"),
