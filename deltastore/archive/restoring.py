@@ -1,7 +1,8 @@
 """A thread on its way back: the file is read in full once before anything is written, then the thread lands whole.
 
 It lands in one transaction with segment ids of its new database, larger than all that it gave before. Payloads are
-sealed anew: with the cipher that is given, whether or not the thread had one.
+sealed anew: with the cipher that is given, whether or not the thread had one. That the thread was deleted is forgotten:
+runs may go on with it as if it had never been away.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Restorer:
                     hint="give it another name, or say that it is to be replaced",
                 )
             payload_bytes = await self._land(edit, thread, url)
+        await self.storage.forget_deletion(thread.key)
         if header.pinned:
             await self.storage.pin(thread.key, pinned=True)
         return Outcome(

@@ -31,6 +31,7 @@ class Archiving(SaverMachine):
         assert outcome.status is Status.ARCHIVED, outcome
         assert self._rows(name) is None
         self.run(Restorer(self.storage).restore(outcome.file))
+        self.model.deleted_through.pop(name, None)
         MemoryFileSystem.store.clear()
         self._check(name, everything=True)
 
