@@ -1,6 +1,8 @@
 """deltastore: a LangGraph checkpointer for PostgreSQL that stores only what each super-step changed."""
 
 from deltastore.connect import DeltaSaver
+from deltastore.core.retained import RetentionReport
+from deltastore.core.retention import RetentionPolicy, RetentionRule
 from deltastore.errors import (
     BrokenChainError,
     CallerError,
@@ -29,6 +31,9 @@ __all__ = [
     "DeltaSaver",
     "DeltastoreError",
     "InvalidConfigError",
+    "RetentionPolicy",
+    "RetentionReport",
+    "RetentionRule",
     "SchemaVersionError",
     "StoredDataError",
     "ThreadBusyError",

@@ -1,7 +1,8 @@
 """The engine: the verbs of the saver over one storage, with one cache.
 
 It knows states and items, not LangGraph's configs. There is no lock: calls for different checkpoints run side by side
-on the whole pool. The verbs live in `reading.py`, `writing.py` and `maintenance.py` and are put together here.
+on the whole pool. The verbs live in `reading.py`, `writing.py`, `maintenance.py` and `retention.py` and are put
+together here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from deltastore.errors import BrokenChainError, ThreadDeletedError
 from deltastore.maintenance import Maintenance
 from deltastore.options import EngineOptions
 from deltastore.reading import Reader
+from deltastore.retention import Retention
 from deltastore.storage import Storage
 from deltastore.writing import Writer, was_deleted
 
@@ -30,12 +32,14 @@ class Engine:
     reader: Reader = field(init=False)
     writer: Writer = field(init=False)
     maintenance: Maintenance = field(init=False)
+    retention: Retention = field(init=False)
 
     def __post_init__(self) -> None:
         self.cache = Cache(self.options.cache_bytes)
         self.reader = Reader(self.storage, self.cache, self.options)
         self.writer = Writer(self.storage, self.cache, self.options, self.reader)
         self.maintenance = Maintenance(self.storage, self.cache, self.options, self.reader, self.writer)
+        self.retention = Retention(self.storage, self.cache, self.options)
 
     async def save(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> None:
         """Stores a checkpoint; a stored one of the same id is replaced.

@@ -13,32 +13,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from deltastore.cache import Cache
-from deltastore.core.chain import Chain, describe
-from deltastore.core.draft import Draft, Put, anchor_draft
-from deltastore.core.frame import Cipher, seal, unseal
+from deltastore.core.chain import describe
+from deltastore.core.draft import Put
+from deltastore.core.frame import Cipher
 from deltastore.core.header import same
-from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, ThreadChanges, ThreadRef, ThreadRows
-from deltastore.core.payload import CheckpointPayload, checkpoint_binding
-from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_row
-from deltastore.core.sweep import RowKey, changed_marks, hide, references, supported, sweep
+from deltastore.core.model import CheckpointRow, RowUpdate, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.core.sealing import seal_checkpoint, seal_metadata
+from deltastore.core.sweep import RowKey, changed_marks, hide, supported, sweep
 from deltastore.errors import DatabaseUnavailableError
 from deltastore.options import EngineOptions
 from deltastore.reading import Reader
 from deltastore.storage import Storage, ThreadEdit
+from deltastore.structure import Structure, anchored, drafted_references, read_structure, renumbered
 from deltastore.writing import ATTEMPTS, Writer
-
-
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """A thread's rows as chains, one for each namespace."""
-
-    rows: ThreadRows
-    chains: dict[str, Chain]
-
-    def needs(self, keys: Iterable[RowKey]) -> dict[RowKey, set[int]]:
-        """The segments that rows need."""
-        by_key = {row.key: row for row in self.rows.checkpoints}
-        return {key: references(self.chains[key[0]].payload(key[1]), by_key[key]) for key in keys}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,27 +156,7 @@ class Maintenance:
     async def _structure(
         self, edit: ThreadEdit, rows: ThreadRows, folded: Iterable[CheckpointRow], cipher: Cipher | None
     ) -> Structure:
-        """The thread as chains; `folded` rows can be folded, so the writes along their chains are opened."""
-        visible = {row.key for row in folded}
-        along = supported({row.key: replace(row, hidden=row.key not in visible) for row in rows.checkpoints})
-        wanted = [
-            segment.segment_id
-            for segment in rows.segments
-            if segment.kind == SegmentKind.WRITES and (segment.namespace, segment.checkpoint_id) in along
-        ]
-        opened = await edit.segments(wanted) if wanted else []
-        pages = [segment for segment in rows.segments if segment.kind == SegmentKind.PAGES]
-        chains = {}
-        for namespace in {row.namespace for row in rows.checkpoints}:
-            chains[namespace] = Chain.of(
-                rows.thread,
-                namespace,
-                [row for row in rows.checkpoints if row.namespace == namespace],
-                [segment for segment in (*pages, *opened) if segment.namespace == namespace],
-                self.options.ignored_channels,
-                cipher,
-            )
-        return Structure(rows, chains)
+        return await read_structure(edit, rows, folded, self.options.ignored_channels, cipher)
 
     def _deletion(self, structure: Structure, deleted: set[RowKey]) -> ThreadChanges:
         rows = structure.rows
@@ -207,7 +174,7 @@ class Maintenance:
     def _pruning(self, structure: Structure, heads: Sequence[CheckpointRow], cipher: Cipher | None) -> ThreadChanges:
         rows = structure.rows
         updates = [
-            self._anchored(structure, head, replace(head, orphaned=head.parent_id is not None), cipher)
+            anchored(structure, head, replace(head, orphaned=head.parent_id is not None), cipher)
             for head in heads
             if not _is_pruned(head)
         ]
@@ -223,22 +190,11 @@ class Maintenance:
             delete_metadata=swept.metadata,
         )
 
-    def _anchored(
-        self, structure: Structure, stored: CheckpointRow, row: CheckpointRow, cipher: Cipher | None
-    ) -> tuple[RowUpdate, Draft]:
-        """`row` in full; the state is that of the `stored` one."""
-        chain = structure.chains[stored.namespace]
-        drafted = anchor_draft(chain.state(stored.checkpoint_id), [])
-        row = replace(row, depth=0, segments=drafted.old_pages)
-        payload = CheckpointPayload(chain.payload(stored.checkpoint_id).volatile, drafted.body)
-        sealed, segments = seal_row(row, payload, drafted, cipher)
-        return RowUpdate(sealed, segments), drafted
-
     def _reanchor(
         self, structure: Structure, stored: CheckpointRow, row: CheckpointRow, cipher: Cipher | None
     ) -> list[RowUpdate]:
         """`row` in full, and the rows that build on it renumbered."""
-        updates = [self._anchored(structure, stored, row, cipher)[0]]
+        updates = [anchored(structure, stored, row, cipher)[0]]
         waiting = [stored]
         while waiting:
             parent = waiting.pop()
@@ -248,10 +204,7 @@ class Maintenance:
                     and child.parent_id == parent.checkpoint_id
                     and child.depth == parent.depth + 1
                 ):
-                    renumbered = replace(child, depth=child.depth - stored.depth)
-                    plain = unseal(child.payload, associated=checkpoint_binding(child), cipher=cipher)
-                    payload = seal(plain, associated=checkpoint_binding(renumbered), cipher=cipher)
-                    updates.append(RowUpdate(replace(renumbered, payload=payload)))
+                    updates.append(renumbered(child, replace(child, depth=child.depth - stored.depth), cipher))
                     waiting.append(child)
         return updates
 
@@ -259,11 +212,3 @@ class Maintenance:
 def _is_pruned(head: CheckpointRow) -> bool:
     """Whether an earlier prune left it as it is: doing so again would only make running saves start anew."""
     return head.depth == 0 and head.orphaned == (head.parent_id is not None)
-
-
-def drafted_references(drafted: Draft) -> set[int]:
-    """Ids of the stored segments that a drafted anchor needs."""
-    needed = set(drafted.old_pages)
-    payload = CheckpointPayload([], drafted.body)
-    row = CheckpointRow("", b"", None, 0, (), b"", 0)
-    return needed | {each for each in references(payload, row) if each >= 0}

@@ -17,7 +17,7 @@ Everything else goes. So no deletion can change what a visible checkpoint rebuil
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadChanges, ThreadRows, segment_of
 from deltastore.core.payload import Anchor, CheckpointPayload
@@ -147,6 +147,28 @@ def hide(rows: Iterable[CheckpointRow], deleted: set[RowKey]) -> dict[RowKey, tu
         )
         for row in rows
     }
+
+
+def thin(rows: Iterable[CheckpointRow], deleted: set[RowKey]) -> dict[RowKey, CheckpointRow]:
+    """All rows as they are to be when `deleted` are deleted and no survivor is to need a support row.
+
+    Every visible row whose parent is not visible gets depth 0: it is to become an anchor. What builds on it is
+    renumbered: depth counts the steps to the anchor. Payloads stay as they are.
+    """
+    stored = {row.key: row for row in rows}
+    marks = hide(stored.values(), deleted)
+    thinned: dict[RowKey, CheckpointRow] = {}
+    for key, row in sorted(stored.items(), key=lambda each: each[1].depth):
+        hidden, orphaned = marks[key]
+        depth = row.depth
+        if depth > 0 and row.parent_id is not None:
+            above = row.namespace, row.parent_id
+            if not hidden and (above not in stored or marks[above][0]):
+                depth = 0
+            elif above in stored and stored[above].depth == row.depth - 1:
+                depth = thinned[above].depth + 1
+        thinned[key] = replace(row, depth=depth, hidden=hidden, orphaned=orphaned)
+    return thinned
 
 
 def changed_marks(thread: ThreadRows, marks: Mapping[RowKey, tuple[bool, bool]], swept: Sweep) -> ThreadChanges:

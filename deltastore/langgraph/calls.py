@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,6 +29,8 @@ from deltastore.core.containment import contains
 from deltastore.core.frame import Cipher
 from deltastore.core.memo import Memos
 from deltastore.core.model import ListQuery
+from deltastore.core.retained import RetentionReport
+from deltastore.core.retention import RetentionPolicy
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
 from deltastore.loaded import ItemReader, Loaded
@@ -159,6 +162,18 @@ class Calls:
                 raise InvalidConfigError(f"there is no thread {thread.thread_id!r}", hint="is its id right?")
 
         return call
+
+    def retain(self, policy: RetentionPolicy, *, dry_run: bool, now: datetime | None) -> Call[RetentionReport]:
+        """Applies a retention policy."""
+        given: Any = policy
+        if not isinstance(given, RetentionPolicy):
+            raise InvalidConfigError(
+                f"a RetentionPolicy is expected, got {type(given).__name__}", hint="RetentionPolicy.from_toml reads one"
+            )
+        if now is not None and now.tzinfo is None:
+            raise InvalidConfigError(f"now must have a time zone, got {now!r}")
+        cipher, now_seconds = self.cipher, None if now is None else now.timestamp()
+        return lambda engine: engine.retention.retain(policy, cipher, dry_run=dry_run, now_seconds=now_seconds)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> Call[None]:
         """Deletes the checkpoints of runs."""

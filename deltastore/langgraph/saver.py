@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -27,6 +28,8 @@ from deltastore.conversion import convert
 from deltastore.core.codec import Codec
 from deltastore.core.frame import Cipher
 from deltastore.core.memo import Memos
+from deltastore.core.retained import RetentionReport
+from deltastore.core.retention import RetentionPolicy
 from deltastore.engine import Engine
 from deltastore.langgraph.bridge import Bridge, Open
 from deltastore.langgraph.calls import Calls
@@ -343,6 +346,29 @@ class EngineSaver(BaseCheckpointSaver[Any]):
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """`aprune`, waiting in this thread."""
         self._bridge.run(self._calls().prune(thread_ids, strategy))
+
+    async def aretain(
+        self, policy: RetentionPolicy, *, dry_run: bool = False, now: datetime | None = None
+    ) -> RetentionReport:
+        """Removes what a retention policy does not want to stay, from all threads.
+
+        Every checkpoint that stays is what it was. Runs may go on meanwhile, and several such calls may run at once.
+        Threads that cannot be read, or that others hold all the time, are left as they are and reported.
+
+        Args:
+            policy: What is to stay.
+            dry_run: Remove nothing; the report says what would be removed.
+            now: The time that ages are counted to, with a time zone; None for the time of the call.
+
+        Raises:
+            InvalidConfigError: An argument has a wrong form.
+            DatabaseUnavailableError: The database is away. What was removed until then stays removed.
+        """
+        return await self._bridge.arun(self._calls().retain(policy, dry_run=dry_run, now=now))
+
+    def retain(self, policy: RetentionPolicy, *, dry_run: bool = False, now: datetime | None = None) -> RetentionReport:
+        """`aretain`, waiting in this thread."""
+        return self._bridge.run(self._calls().retain(policy, dry_run=dry_run, now=now))
 
     # --- versions and serializer
 
