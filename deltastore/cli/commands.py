@@ -8,6 +8,7 @@ from deltastore.cli import inspection
 from deltastore.cli.archive import archive, restore
 from deltastore.cli.demo import demo
 from deltastore.cli.migrate import migrate
+from deltastore.cli.retain import pin, retain
 from deltastore.cli.schema import schema
 from deltastore.cli.stats import stats
 from deltastore.cli.verify import verify
@@ -22,7 +23,9 @@ def deltastore() -> None:
 deltastore.add_command(archive)
 deltastore.add_command(demo)
 deltastore.add_command(migrate)
+deltastore.add_command(pin)
 deltastore.add_command(restore)
+deltastore.add_command(retain)
 deltastore.add_command(schema)
 for command in inspection.COMMANDS:
     deltastore.add_command(command)

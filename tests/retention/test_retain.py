@@ -130,10 +130,11 @@ def test_after_deletions_of_runs_the_support_rows_go(saver: DeltaSaver) -> None:
 
 def test_the_first_rule_that_matches_decides_about_a_thread(saver: DeltaSaver) -> None:
     trees = {}
-    for name, metadata in {
+    given: dict[str, dict[str, Any]] = {
         "held": {"tenant": "acme", "tags": ["x", "hold"]}, "acme": {"tenant": "acme"}, "other": {"tenant": "other"},
         "moved": {"tenant": "acme"}, "none": {},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    for name, metadata in given.items():
         trees[name] = Tree(saver, name, SECONDS, random.Random(5), metadata=metadata)
         for number in range(6):
             trees[name].metadata = {**metadata, **({"tenant": "other"} if name == "moved" and number == 5 else {})}

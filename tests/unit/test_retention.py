@@ -117,7 +117,8 @@ def test_a_bad_rule_is_refused(given_parts: dict[str, Any]) -> None:
 
 def test_a_bad_list_of_rules_is_refused() -> None:
     rule: Any = RetentionRule(idle_seconds=5)
-    for rules in ((), [rule], (rule, "x"), rule):
+    bad: list[Any] = [(), [rule], (rule, "x"), rule]
+    for rules in bad:
         with pytest.raises(InvalidConfigError):
             RetentionPolicy(rules)
     for grace in (None, "5m", -1):
