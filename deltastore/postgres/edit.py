@@ -7,14 +7,18 @@ between. A view runs inside a transaction that has one snapshot (REPEATABLE READ
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import asyncpg
 
 from deltastore.core.model import MetadataRow, NewRows, RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
 from deltastore.errors import DatabaseUnavailableError
+from deltastore.observing import extra
 from deltastore.postgres.queries import AnyConnection, Queries
 from deltastore.postgres.rows import ThreadHead
+
+_LOG = logging.getLogger("deltastore.postgres")
 
 
 class PostgresView:
@@ -58,6 +62,8 @@ class PostgresView:
 class PostgresEdit(PostgresView):
     """The thread of one `edit`; `head` is its locked row."""
 
+    _removed: str = ""
+
     async def is_still(self, rows: ThreadRows) -> bool:
         """Whether the thread is what it was: the same revision, under which rows can only have been added."""
         head = self._head
@@ -70,6 +76,12 @@ class PostgresEdit(PostgresView):
         """Removes all rows of the thread, and remembers that."""
         await self._queries.bury_thread(self._connection, self._key)
         await self._queries.delete_thread(self._connection, self._key)
+        self._removed = "the thread"
+
+    def log(self) -> None:
+        """Writes a log line if something was removed; called when that is committed."""
+        if self._removed and self._head is not None:
+            _LOG.info("removed %s", self._removed, extra=extra(thread_id=self._head.thread.thread_id))
 
     @property
     def connection(self) -> AnyConnection:
@@ -99,6 +111,10 @@ class PostgresEdit(PostgresView):
             await queries.delete_metadata(connection, key, changes.delete_metadata)
         if changes.removes:
             await queries.renew_epoch(connection, key)
+            self._removed = (
+                f"{len(changes.delete_checkpoints)} checkpoints, {len(changes.delete_segments)} segments and "
+                f"{len(changes.delete_metadata)} metadata documents, rewrote {len(changes.updates)} checkpoints"
+            )
         else:
             await queries.renew_revision(connection, key)
 

@@ -134,14 +134,14 @@ class PostgresStorage:
                     return Refusal.EXISTS
                 raise
 
-        return await self._run("save", statement)
+        return _told("save", await self._run("save", statement))
 
     async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
         """Stores the writes of one `put_writes` call, in one statement."""
-        return await self._run(
-            "save_writes",
-            lambda connection: self._admitted(lambda: self._queries.save_writes(connection, save)),
+        answer = await self._run(
+            "save_writes", lambda connection: self._admitted(lambda: self._queries.save_writes(connection, save))
         )
+        return _told("save_writes", answer)
 
     async def load_chains(
         self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, known: Known | None = None
@@ -287,6 +287,7 @@ class PostgresStorage:
                 yield edit
         except DRIVER_ERRORS as error:
             raise translate(error, schema=self._schema) from error
+        edit.log()
 
     async def _admitted(
         self, statement: Callable[[], Awaitable[Saved | Refusal | None]], rounds_max: int = 100
@@ -432,3 +433,11 @@ class PostgresStorage:
             raise
         finally:
             await self._pool.release(connection)
+
+
+def _told(verb: str, answer: Saved | Refusal) -> Saved | Refusal:
+    """The answer, with a line in the log if it is a refusal: a usual thing, except for threads that were deleted."""
+    if isinstance(answer, Refusal):
+        level = logging.INFO if answer is Refusal.DELETED else logging.DEBUG
+        _LOG.log(level, "%s refused: %s", verb, answer.name.lower(), extra=extra())
+    return answer

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from deltastore import DeltaSaver, StoredDataError
+from deltastore import DeltaSaver, StoredDataError, ThreadDeletedError
 from deltastore.observing import METRICS, Subject, extra
 from tests.faults.stories import Story, assert_reads_as, config_of
 from tests.faults.test_lines import kill_backends
@@ -164,6 +164,30 @@ async def test_retries_and_waits_for_connections(
     [record] = caplog.records
     assert "load_chains succeeded at attempt 2" in record.getMessage()
     assert (record.thread_id, record.checkpoint_ns, record.checkpoint_id) == ("story", "", step.id)  # type: ignore[attr-defined]
+
+
+async def test_removals_and_refusals_are_logged(database_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with DeltaSaver.from_conn_string(database_dsn, snapshot_frequency=4) as saver:
+        told = Story(saver)
+        step = await told.grow(6)
+        caplog.set_level(logging.DEBUG, "deltastore")
+        await saver.aprune(["story"])
+        await saver.aput(
+            told.steps[-2].config,
+            step.checkpoint,
+            {"source": "loop", "step": 5},
+            step.checkpoint["channel_versions"],
+        )
+        await saver.adelete_thread("story")
+        with pytest.raises(ThreadDeletedError):
+            await saver.aput_writes(step.config, [("words", ["late"])], "late")
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert lines[0][0] == "INFO"
+    assert lines[0][1].startswith("removed 5 checkpoints, ")
+    assert ("DEBUG", "save refused: exists") in lines
+    assert ("INFO", "save_writes refused: deleted") in lines
+    assert {record.thread_id for record in caplog.records} == {"story"}  # type: ignore[attr-defined]
+    assert caplog.records[-1].checkpoint_id == step.id  # type: ignore[attr-defined]
 
 
 async def test_without_an_observer_there_is_no_layer(database_dsn: str) -> None:
