@@ -111,6 +111,10 @@ class Retention:
         await one.run()
         return one.tally.report(policy, dry_run=dry_run, elapsed_seconds=monotonic() - one.started)
 
+    def choose(self, policy: RetentionPolicy, cipher: Cipher | None, *, now_seconds: float | None = None) -> Choice:
+        """Which threads a pass would delete as a whole, for who wants to do something else with them."""
+        return Choice(_Pass(self, policy, cipher, True, time() if now_seconds is None else now_seconds))
+
     async def outlines(self) -> AsyncIterator[ThreadOutline]:
         """All threads, from a random place in the order of their keys around to it."""
         start = secrets.token_bytes(THREAD_KEY_BYTES)
@@ -138,18 +142,23 @@ class _Pass:
 
     async def run(self) -> None:
         """Looks at every thread, then again at those that others held."""
-        async for outline in self.retention.outlines():
-            self.tally.seen += 1
-            if outline.pinned:
-                self.tally.pinned += 1
-            elif self._may_concern(outline):
-                await self._look_at(outline.thread, SHORT_WAIT)
+        async for thread in self.candidates():
+            await self._look_at(thread, SHORT_WAIT)
         waiting = [*self.tally.busy]
         self.tally.busy.clear()
         for thread in waiting:
             await self._look_at(thread, LONG_WAIT)
         if not self.dry_run:
             await self.retention.storage.forget_deletions(self.policy.remember_deletions_seconds)
+
+    async def candidates(self) -> AsyncIterator[ThreadRef]:
+        """The threads that are worth a closer look."""
+        async for outline in self.retention.outlines():
+            self.tally.seen += 1
+            if outline.pinned:
+                self.tally.pinned += 1
+            elif self._may_concern(outline):
+                yield outline.thread
 
     def _may_concern(self, outline: ThreadOutline) -> bool:
         """Whether some rule may remove something, or something hidden may go."""
@@ -211,22 +220,26 @@ class _Pass:
         """What is to be done with a thread; None if there is none, or if it is pinned."""
         if rows is None or rows.pinned:
             return None
+        position, decision = await self.decide(view, rows)
+        if decision.whole_thread:
+            ids = [segment.segment_id for segment in rows.segments], [each for each, _ in rows.metadata]
+            freed_bytes = sum(len(row.payload) for row in rows.checkpoints) + await view.payload_bytes(*ids)
+            return Plan(position if decision.checkpoints else None, decision, ThreadChanges(), freed_bytes)
+        if position is None:
+            return None
+        changes = await self._changes(view, rows, decision)
+        removed_bytes = await view.payload_bytes(changes.delete_segments, changes.delete_metadata) if changes else 0
+        return Plan(position, decision, changes, removed_bytes + _row_bytes(rows, changes))
+
+    async def decide(self, view: ThreadView, rows: ThreadRows) -> tuple[int | None, Decision]:
+        """The rule that decides about a thread, and what is to go."""
         visible = [row for row in rows.checkpoints if not row.hidden]
         position = await self._rule_of(view, rows, visible)
         rule = None if position is None else self.policy.rules[position]
         times = {row.key: id_seconds(row.checkpoint_id) for row in visible}
         if rule is not None and rule.has_ages and None in times.values():
             times |= await self._times_in_headers(view, rows, [row for row in visible if times[row.key] is None])
-        decision = decide(rule, Facts(times, rows.created_seconds), self.now_seconds)
-        if decision.whole_thread:
-            ids = [segment.segment_id for segment in rows.segments], [each for each, _ in rows.metadata]
-            freed_bytes = sum(len(row.payload) for row in rows.checkpoints) + await view.payload_bytes(*ids)
-            return Plan(None if not visible else position, decision, ThreadChanges(), freed_bytes)
-        if rule is None:
-            return None
-        changes = await self._changes(view, rows, decision)
-        removed_bytes = await view.payload_bytes(changes.delete_segments, changes.delete_metadata) if changes else 0
-        return Plan(position, decision, changes, removed_bytes + _row_bytes(rows, changes))
+        return position, decide(rule, Facts(times, rows.created_seconds), self.now_seconds)
 
     async def _rule_of(self, view: ThreadView, rows: ThreadRows, visible: Sequence[CheckpointRow]) -> int | None:
         if not visible or not self.policy.has_filters:
@@ -271,6 +284,28 @@ class _Pass:
 
     async def _structure(self, view: ThreadView, rows: ThreadRows, folded: Iterable[CheckpointRow]) -> Structure:
         return await read_structure(view, rows, folded, self.retention.options.ignored_channels, self.cipher)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Threads that a policy would delete as a whole. Made by `Retention.choose`."""
+
+    _pass: _Pass
+
+    def candidates(self) -> AsyncIterator[ThreadRef]:
+        """Threads that may be among them; `includes` is sure."""
+        return self._pass.candidates()
+
+    async def includes(self, view: ThreadView, rows: ThreadRows) -> bool:
+        """Whether the thread, as it is seen here, would be deleted as a whole; not if it never got a checkpoint.
+
+        Raises:
+            StoredDataError: The thread cannot be read.
+        """
+        if rows.pinned:
+            return False
+        _, decision = await self._pass.decide(view, rows)
+        return decision.whole_thread and bool(decision.checkpoints)
 
 
 def _changes(

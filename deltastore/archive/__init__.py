@@ -4,7 +4,7 @@ A thread leaves the database only when its file has been read back in full, and 
 meanwhile keeps it there. The layout of the file is in `core/archive.py`.
 """
 
-from deltastore.archive.api import archive_threads, check_archives, open_archive, restore_archives
+from deltastore.archive.api import archive_by_policy, archive_threads, check_archives, open_archive, restore_archives
 from deltastore.archive.report import Outcome, Report, Status
 from deltastore.archive.restoring import read_header
 
@@ -12,6 +12,7 @@ __all__ = [
     "Outcome",
     "Report",
     "Status",
+    "archive_by_policy",
     "archive_threads",
     "check_archives",
     "open_archive",

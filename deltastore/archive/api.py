@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from time import time
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
@@ -19,8 +22,9 @@ from deltastore.conversion.convert import codec_of
 from deltastore.core.codec import Codec
 from deltastore.core.frame import Cipher
 from deltastore.core.model import ThreadRef
+from deltastore.core.retention import RetentionPolicy
 from deltastore.engine import Engine
-from deltastore.errors import StoredDataError
+from deltastore.errors import InvalidConfigError, StoredDataError
 
 Threads = Iterable[str] | AsyncIterable[str]
 
@@ -31,6 +35,7 @@ async def archive_threads(
     to: str,
     *,
     keep: bool = False,
+    dry_run: bool = False,
     progress: Callable[[Outcome], None] = lambda _: None,
 ) -> Report:
     """Moves threads into files, one for each. Safe to repeat, and to stop at any moment: nothing is lost.
@@ -40,6 +45,7 @@ async def archive_threads(
         thread_ids: Which threads.
         to: The folder: `file:///…`, `s3://…`, or whatever else fsspec knows.
         keep: Leave the threads in the database.
+        dry_run: Write and remove nothing; the outcomes say which threads would be archived.
         progress: Told each thread's outcome when it is done.
 
     Returns:
@@ -53,9 +59,44 @@ async def archive_threads(
     place = Place(to)
     async for thread_id in _each(thread_ids):
         thread = validate.thread(thread_id)
-        outcome = await saver.acall(partial(_archive, thread, place, keep))
+        outcome = await saver.acall(_Job(thread, place, keep, dry_run))
         report.add(outcome)
         progress(outcome)
+    return report
+
+
+async def archive_by_policy(
+    saver: DeltaSaver,
+    policy: RetentionPolicy,
+    to: str,
+    *,
+    keep: bool = False,
+    dry_run: bool = False,
+    now: datetime | None = None,
+    progress: Callable[[Outcome], None] = lambda _: None,
+) -> Report:
+    """Moves the threads into files that a retention policy would delete as a whole. Otherwise as `archive_threads`.
+
+    What the policy would thin out is left alone. Run this before `aretain`, which deletes what is not archived.
+
+    Args:
+        saver: Where the threads are.
+        policy: Which threads.
+        to: The folder.
+        keep: Leave the threads in the database.
+        dry_run: Write and remove nothing; the outcomes say which threads would be archived.
+        now: The time that ages are counted to, with a time zone; None for the time of the call.
+        progress: Told each thread's outcome when it is done; not of those that the policy wants to keep.
+    """
+    report, place = Report(), Place(to)
+    if now is not None and now.tzinfo is None:
+        raise InvalidConfigError(f"now must have a time zone, got {now!r}")
+    now_seconds = time() if now is None else now.timestamp()
+    for thread in await saver.acall(partial(_candidates, policy, now_seconds)):
+        outcome = await saver.acall(_Job(thread, place, keep, dry_run, policy, now_seconds))
+        if outcome.status is not Status.KEPT:
+            report.add(outcome)
+            progress(outcome)
     return report
 
 
@@ -140,12 +181,33 @@ async def open_archive(url: str, *, serde: SerializerProtocol | None = None) -> 
     return saver
 
 
-async def _archive(
-    thread: ThreadRef, place: Place, keep: bool, engine: Engine, _: Codec, cipher: Cipher | None
-) -> Outcome:
-    outcome = await Archiver(engine.storage, place, cipher, keep).archive(thread)
-    engine.cache.forget(thread.key)
-    return outcome
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One thread to be archived."""
+
+    thread: ThreadRef
+    place: Place
+    keep: bool
+    dry_run: bool
+    policy: RetentionPolicy | None = None
+    now_seconds: float | None = None
+
+    async def __call__(self, engine: Engine, _: Codec, cipher: Cipher | None) -> Outcome:
+        archiver = Archiver(engine.storage, self.place, cipher, self.keep, self.dry_run)
+        if self.policy is None:
+            outcome = await archiver.archive(self.thread)
+        else:
+            choice = engine.retention.choose(self.policy, cipher, now_seconds=self.now_seconds)
+            outcome = await archiver.archive(self.thread, choice.includes)
+        engine.cache.forget(self.thread.key)
+        return outcome
+
+
+async def _candidates(
+    policy: RetentionPolicy, now_seconds: float, engine: Engine, _: Codec, cipher: Cipher | None
+) -> list[ThreadRef]:
+    choice = engine.retention.choose(policy, cipher, now_seconds=now_seconds)
+    return [thread async for thread in choice.candidates()]
 
 
 async def _restore(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -28,13 +28,20 @@ from deltastore.core.archive_rows import Packing
 from deltastore.core.frame import Cipher
 from deltastore.core.model import MetadataRow, ThreadRef, ThreadRows
 from deltastore.errors import BrokenChainError, StoredDataError
-from deltastore.storage import Storage
+from deltastore.storage import Storage, ThreadView
 
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_ROWS_MAX = 1024
 FIRST_BATCH_ROWS = 32
 NAME_CHARACTERS = 80
 SUFFIX = ".deltastore"
+
+
+Wanted = Callable[[ThreadView, ThreadRows], Awaitable[bool]]
+
+
+async def _always(_: ThreadView, __: ThreadRows) -> bool:
+    return True
 
 
 class _ThreadChangedError(Exception):
@@ -50,31 +57,41 @@ class Archiver:
         place: Where files go.
         cipher: The cipher of the threads, which ciphers the files too.
         keep: Leave the threads in the database.
+        dry_run: Only say which threads would be moved.
     """
 
     storage: Storage
     place: Place
     cipher: Cipher | None = None
     keep: bool = False
+    dry_run: bool = False
 
-    async def archive(self, thread: ThreadRef) -> Outcome:
+    async def archive(self, thread: ThreadRef, wanted: Wanted = _always) -> Outcome:
         """Moves one thread. What happens to it alone is the outcome.
+
+        Args:
+            thread: The thread.
+            wanted: Asked about the thread as it is when it is read: whether it is still to be archived.
 
         Raises:
             InvalidConfigError: The place cannot be written to; the thread is left as it was.
             DatabaseError: The database is away; the thread is there, or in its file, or both.
         """
         try:
-            return await self._archive(thread)
+            return await self._archive(thread, wanted)
         except StoredDataError as error:
             return Outcome(thread.thread_id, Status.FAILED, str(error))
 
-    async def _archive(self, thread: ThreadRef) -> Outcome:
+    async def _archive(self, thread: ThreadRef, wanted: Wanted) -> Outcome:
         async with self.storage.view(thread.key) as view:
             rows = await view.rows()
-            documents = await view.documents([number for number, _ in rows.metadata]) if rows is not None else []
-        if rows is None:
-            return Outcome(thread.thread_id, Status.MISSING, "there is no such thread")
+            if rows is None:
+                return Outcome(thread.thread_id, Status.MISSING, "there is no such thread")
+            if not await wanted(view, rows):
+                return Outcome(thread.thread_id, Status.KEPT)
+            documents = await view.documents([number for number, _ in rows.metadata])
+        if self.dry_run:
+            return Outcome(thread.thread_id, Status.COUNTED, checkpoints=len(rows.checkpoints))
         try:
             with self.place.written() as draft:
                 written = await self._write(draft, rows, documents)

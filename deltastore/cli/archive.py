@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
-from deltastore.archive import Outcome, Report, Status, archive_threads, check_archives, restore_archives
+from deltastore.archive import (
+    Outcome,
+    Report,
+    Status,
+    archive_by_policy,
+    archive_threads,
+    check_archives,
+    restore_archives,
+)
 from deltastore.cli.database import DSN_HELP, dsn_option, json_option, run_with_saver, schema_option, serde_option
 from deltastore.cli.database import serializer as made
+from deltastore.cli.retain import policy_in
 from deltastore.cli.screen import line
 from deltastore.connect import DeltaSaver
+from deltastore.core.retention import RetentionPolicy, RetentionRule, age_seconds
 from deltastore.errors import InvalidConfigError
 
 target_option = click.option(
@@ -23,24 +34,31 @@ target_option = click.option(
 @click.command()
 @click.argument("threads", nargs=-1, metavar="THREAD…")
 @click.option("--to", "place", required=True, metavar="URL", help="Folder: file:///…, s3://…, or a path.")
+@click.option("--policy", "path", type=click.Path(path_type=Path), metavar="FILE.toml", help="What this would delete.")
+@click.option("--idle-older-than", "idle", metavar="AGE", help="Threads whose newest checkpoint is older than this.")
+@click.option("--dry-run", is_flag=True, help="Say which threads would be archived; write and remove nothing.")
 @click.option("--keep", is_flag=True, help="Write and verify the files, but leave the threads in the database.")
 @dsn_option
 @schema_option
 @serde_option
 @json_option
 @click.pass_context
-def archive(context: click.Context, /, threads: tuple[str, ...], place: str, keep: bool, **given: Any) -> None:
-    """Move threads into files, one for each.
+def archive(
+    context: click.Context, /, threads: tuple[str, ...], place: str, path: Path | None, idle: str | None, **given: Any
+) -> None:
+    """Move threads into files, one for each: those that are named, or those that retention would delete as a whole.
 
     A thread is removed when its file was read back in full, and only if nobody wrote to it meanwhile. Run it again
     after a stop. Exit code 4: some threads were left out, with the reason.
     """
     as_json = given.pop("as_json")
-    if not threads:
-        raise InvalidConfigError("no thread is named")
+    how: dict[str, Any] = {"keep": given.pop("keep"), "dry_run": given.pop("dry_run"), "progress": _progress(as_json)}
+    policy = _policy(threads, path, idle)
 
     async def call(saver: DeltaSaver) -> Report:
-        return await archive_threads(saver, threads, place, keep=keep, progress=_progress(as_json))
+        if policy is None:
+            return await archive_threads(saver, threads, place, **how)
+        return await archive_by_policy(saver, policy, place, **how)
 
     _finish(context, run_with_saver(call=call, **given), as_json=as_json)
 
@@ -77,6 +95,19 @@ def restore(
     _finish(context, report, as_json=as_json)
 
 
+def _policy(threads: tuple[str, ...], path: Path | None, idle: str | None) -> RetentionPolicy | None:
+    """The policy that chooses threads; None if they are named."""
+    if [bool(threads), path is not None, idle is not None].count(True) != 1:
+        raise InvalidConfigError(
+            "which threads?", hint="name them, or say one of --policy FILE and --idle-older-than AGE"
+        )
+    if path is not None:
+        return policy_in(path)
+    if idle is None:
+        return None
+    return RetentionPolicy((RetentionRule("idle", idle_seconds=age_seconds("--idle-older-than", idle)),))
+
+
 def _progress(as_json: bool) -> Any:
     def show(outcome: Outcome) -> None:
         if not as_json:
@@ -87,7 +118,7 @@ def _progress(as_json: bool) -> Any:
 
 def _line(outcome: Outcome) -> str:
     """One thread for people."""
-    told = " ".join(outcome.reason.split()) or f"{outcome.checkpoints:,} checkpoints, {outcome.file}"
+    told = " ".join(outcome.reason.split()) or f"{outcome.checkpoints:,} checkpoints, {outcome.file}".removesuffix(", ")
     return line(f"{outcome.status:<9} {outcome.thread_id}: {told}")
 
 

@@ -96,14 +96,19 @@ def _policy(path: Path | None, given: dict[str, Any]) -> RetentionPolicy:
         if others:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
             raise InvalidConfigError(f"--policy and {names} do not go together", hint="write it into the file")
-        try:
-            return RetentionPolicy.from_toml(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidConfigError(f"the policy {str(path)!r} cannot be read", detail=str(error)) from error
+        return policy_in(path)
     if not rule:
         raise InvalidConfigError("no rule is given", hint="say --policy FILE.toml, or an option such as --idle 90d")
     ages = {} if given["grace"] is None else {"grace_seconds": age_seconds("--grace", given["grace"])}
     return RetentionPolicy((rule_from(rule, "options"),), **ages)
+
+
+def policy_in(path: Path) -> RetentionPolicy:
+    """The policy in a file. Raises `InvalidConfigError`."""
+    try:
+        return RetentionPolicy.from_toml(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidConfigError(f"the policy {str(path)!r} cannot be read", detail=str(error)) from error
 
 
 def _condition(text: str) -> tuple[str, Any]:

@@ -80,3 +80,26 @@ def test_what_goes_wrong(database_dsn: str, told: list[Story], run: Run, tmp_pat
     assert run("restore", file, file, "--as", "x", "--to", database_dsn).code == 2
     assert run("restore", tmp_path / "nothing", "--to", database_dsn).code == 2
     read(database_dsn, told)
+
+
+def test_threads_by_age_and_by_policy(database_dsn: str, told: list[Story], run: Run, tmp_path: Path) -> None:
+    assert len(told) == 2
+    place = "--dsn", database_dsn, "--to", tmp_path / "cold"
+    ended = run("archive", "--idle-older-than", "90d", *place)
+    assert (ended.code, ended.output) == (0, "threads: none\n")
+    ended = run("archive", "--idle-older-than", "0s", "--dry-run", *place)
+    assert ended.code == 0
+    assert "counted   thread 1: 4 checkpoints" in ended.output
+    assert "threads: 2 counted" in ended.output
+    assert not (tmp_path / "cold").exists()
+    policy = tmp_path / "retention.toml"
+    policy.write_text('[[rule]]\nidle = "0s"\n', encoding="utf-8")
+    ended = run("archive", "--policy", policy, "--json", *place)
+    assert ended.code == 0
+    assert json.loads(ended.output)["threads"] == {"archived": 2}
+    for wrong in ((), ("thread 1", "--policy", policy), ("--policy", policy, "--idle-older-than", "1d")):
+        ended = run("archive", *wrong, *place)
+        assert ended.code == 2
+        assert "which threads?" in ended.error
+    assert run("archive", "--policy", tmp_path / "nothing", *place).code == 2
+    assert run("archive", "--idle-older-than", "soon", *place).code == 2
