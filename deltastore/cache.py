@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 
-from deltastore.core.codec import digest
+from deltastore.core.digests import digest
 from deltastore.core.model import Location, location
 from deltastore.core.state import State
 from deltastore.core.writes import OpenSegment

@@ -8,8 +8,7 @@ from typing import Any
 
 from deltastore.cache import CachedThread
 from deltastore.core.chain import describe
-from deltastore.core.codec import digest
-from deltastore.core.model import ITEM_BITS, Location, ThreadRef
+from deltastore.core.model import ITEM_BITS, ThreadRef
 from deltastore.core.pieces import PieceList
 from deltastore.core.state import State, Value
 from deltastore.core.writes import OpenSegment, StoredWrite
@@ -26,16 +25,12 @@ class ItemReader:
     Attributes:
         where: What errors name.
         segments: The segments by id.
-        cached: Knows digests of items, as far as they were needed before.
+        cached: What is remembered of the thread.
     """
 
     where: str
     segments: Mapping[int, OpenSegment]
     cached: CachedThread | None = None
-
-    def mark(self, place: Location, item: bytes) -> bytes:
-        """The digest of the item at a place."""
-        return (None if self.cached is None else self.cached.mark(place)) or digest(item)
 
     def read(self, pieces: PieceList) -> list[bytes]:
         """The items of a piece list, in order. Raises `BrokenChainError` if one is not there."""
@@ -45,7 +40,7 @@ class ItemReader:
                 for place in pieces.places
             ]
         except (KeyError, IndexError) as error:
-            raise self._missing(pieces, error) from error
+            raise self._missing(pieces.segment_ids(), error) from error
 
     def writes(self, places: PieceList) -> list[StoredWrite]:
         """The writes at these places, in order. Raises `BrokenChainError` if one is not there."""
@@ -56,15 +51,15 @@ class ItemReader:
                 if isinstance(place, int)
             ]
         except (KeyError, IndexError) as error:
-            raise self._missing(places, error) from error
+            raise self._missing(places.segment_ids(), error) from error
 
-    def need(self, pieces: PieceList) -> None:
-        """Raises `BrokenChainError` if a segment of a piece list is not there."""
-        if not pieces.segment_ids() <= self.segments.keys():
-            raise self._missing(pieces, KeyError())
+    def need(self, segment_ids: set[int]) -> None:
+        """Raises `BrokenChainError` if a segment is not there."""
+        if not segment_ids <= self.segments.keys():
+            raise self._missing(segment_ids, KeyError())
 
-    def _missing(self, pieces: PieceList, error: Exception) -> BrokenChainError:
-        missing = sorted(each for each in pieces.segment_ids() if each not in self.segments)
+    def _missing(self, segment_ids: set[int], error: Exception) -> BrokenChainError:
+        missing = sorted(segment_ids - self.segments.keys())
         detail = f"missing segments {missing}" if missing else f"a segment is too short: {error!r}"
         return BrokenChainError(f"{self.where}: stored items are missing", detail=detail, hint=MISSING_HINT)
 

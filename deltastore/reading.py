@@ -20,6 +20,7 @@ from deltastore.cache import Cache, CachedThread
 from deltastore.core.chain import Chain, describe, grow_histories, open_segment
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.model import (
+    ITEM_BITS,
     Chains,
     CheckpointRow,
     Known,
@@ -30,7 +31,7 @@ from deltastore.core.model import (
 )
 from deltastore.core.payload import checkpoint_binding, metadata_binding, unpack_volatile
 from deltastore.core.state import History, State
-from deltastore.core.writes import OpenSegment, by_channel, effective
+from deltastore.core.writes import OpenSegment, Write, by_channel, effective
 from deltastore.errors import BrokenChainError, StoredDataError
 from deltastore.loaded import MISSING_HINT, ChannelHistory, Found, ItemReader, Loaded
 from deltastore.options import EngineOptions
@@ -322,13 +323,14 @@ class Reader:
         remembered = {} if cached is None else cached.segments
         wanted = history_segment_ids(histories.values())
         known = [segment for one in wanted if (segment := opened.get(one) or remembered.get(one)) is not None]
-        repeated = [each.pieces.segment_ids() for segment in known for each in segment.writes]
-        reader = ItemReader(where, await self.open(thread, wanted.union(*repeated), opened, cipher, cached))
+        wanted |= {place >> ITEM_BITS for segment in known for each in segment.writes for place in stored_in(each)}
+        reader = ItemReader(where, await self.open(thread, wanted, opened, cipher, cached))
         writes = {channel: reader.writes(history.writes) for channel, history in histories.items()}
-        for channel, history in histories.items():
-            seed = [] if history.seed is None else [history.seed.pieces]
-            for pieces in (*seed, *(each.write.pieces for each in writes[channel])):
-                reader.need(pieces)
+        seeds = [history.seed.pieces for history in histories.values() if history.seed is not None]
+        reader.need(
+            {place >> ITEM_BITS for found in writes.values() for each in found for place in stored_in(each.write)}
+        )
+        reader.need({one for seed in seeds for one in seed.segment_ids()})
         self.cache.trim()
         return {
             channel: ChannelHistory(history.seed, writes[channel], reader) for channel, history in histories.items()
@@ -357,6 +359,11 @@ def history_segment_ids(histories: Iterable[History]) -> set[int]:
         if history.seed is not None:
             wanted |= history.seed.pieces.segment_ids()
     return wanted
+
+
+def stored_in(write: Write) -> list[int]:
+    """The places of a write's items that are stored in segments."""
+    return [place for place in write.pieces.places if type(place) is int]
 
 
 def _runs(entries: Sequence[ListEntry]) -> Iterator[tuple[ThreadRef, str, list[bytes]]]:

@@ -35,8 +35,8 @@ from deltastore.core.draft import (
 from deltastore.core.frame import Cipher
 from deltastore.core.header import same
 from deltastore.core.identifiers import unpack_checkpoint_id
-from deltastore.core.model import MetadataRow, Refusal, Save, Saved, SaveWrites, ThreadRef
-from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_writes
+from deltastore.core.model import Refusal, Save, Saved, SaveWrites, ThreadRef, index_of, segment_of
+from deltastore.core.sealing import metadata_id_of, seal_checkpoint, seal_metadata, seal_writes
 from deltastore.core.state import History, State, Value
 from deltastore.core.writes import OpenSegment
 from deltastore.errors import BrokenChainError, DatabaseUnavailableError, ThreadDeletedError
@@ -74,6 +74,11 @@ class Basis:
         """Where the item with this digest is stored, if that is known."""
         return None if self.cached is None else self.cached.place(mark)
 
+    def item(self, place: int) -> bytes | None:
+        """The item at a stored location, if it is at hand."""
+        segment = None if self.cached is None else self.cached.segments.get(segment_of(place))
+        return segment.items[index_of(place)] if segment is not None and index_of(place) < len(segment.items) else None
+
     def marks(self, value: Value) -> list[Any]:
         """The marks of a stored value's pieces. Raises `BrokenChainError` if an item could not be found."""
         if value.marks is not None:
@@ -103,11 +108,10 @@ class Writer:
         """
         if put.parent_id is not None:
             await self._settle((thread.key, put.namespace, put.parent_id))
-        metadata = seal_metadata(put, cipher)
         for attempt in range(1, ATTEMPTS + 1):
             basis = await self.basis(thread, put, cipher)
             if basis.is_whole or attempt == ATTEMPTS:
-                outcome = await self._attempt(thread, put, basis, metadata, cipher)
+                outcome = await self._attempt(thread, put, basis, cipher)
                 if outcome is not Refusal.STALE:
                     return outcome
             self.cache.forget(thread.key)
@@ -152,30 +156,31 @@ class Writer:
             foreign=basis.foreign,
             snapshot_frequency=1 if always_anchor else self.options.snapshot_frequency,
             ignored=self.options.ignored_channels,
+            item_of=basis.item,
         )
 
-    async def _attempt(
-        self, thread: ThreadRef, put: Put, basis: Basis, metadata: MetadataRow, cipher: Cipher | None
-    ) -> Refusal | None:
+    async def _attempt(self, thread: ThreadRef, put: Put, basis: Basis, cipher: Cipher | None) -> Refusal | None:
         drafted = self.draft(put, basis)
-        large = sum(map(len, drafted.items)) > OFF_LOOP_BYTES
-        row, segments = await _run(large, seal_checkpoint, put, drafted, metadata.metadata_id, cipher)
+        large = drafted.new_bytes > OFF_LOOP_BYTES
+        metadata_id = metadata_id_of(put)
+        row, segments = await _run(large, seal_checkpoint, put, drafted, metadata_id, cipher)
         epoch = basis.cached.epoch if basis.cached is not None and drafted.references else None
-        known = epoch is not None and basis.cached is not None and metadata.metadata_id in basis.cached.metadata_ids
+        known = epoch is not None and basis.cached is not None and metadata_id in basis.cached.metadata_ids
+        metadata = None if known else seal_metadata(put, cipher)
         writes = None if basis.parent is None else len(basis.writes)
-        save = Save(thread, row, segments, None if known else metadata, epoch, writes, put.held_id)
+        save = Save(thread, row, segments, metadata, epoch, writes, put.held_id)
         outcome = await _when_begun(lambda: self.storage.save(save))
         if outcome is Refusal.DELETED:
             raise was_deleted(thread, put.namespace, put.checkpoint_id)
         if isinstance(outcome, Refusal):
             return outcome
-        self._remember(thread, put, drafted, outcome, metadata.metadata_id)
+        self._remember(thread, put, drafted, outcome, metadata_id)
         return None
 
     def _remember(self, thread: ThreadRef, put: Put, drafted: Draft, saved: Saved, metadata_id: int) -> None:
         cached = self.cache.at_epoch(thread.key, saved.epoch)
-        if drafted.items:
-            cached.remember_segment(OpenSegment(saved.segment_ids[0], drafted.items))
+        for segment in drafted.opened(saved.segment_ids):
+            cached.remember_segment(segment)
         cached.remember_state((put.namespace, put.checkpoint_id), drafted.settled(saved.segment_ids))
         cached.metadata_ids.add(metadata_id)
         self.cache.trim()

@@ -24,8 +24,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from bench.workloads import make_workload
 from deltastore import DeltaSaver
 from deltastore.core.chain import Chain
-from deltastore.core.codec import Codec, digest
+from deltastore.core.codec import Codec
 from deltastore.core.compress import compress, decompress
+from deltastore.core.digests import digest
 from deltastore.core.pieces import PieceList, Run, edit, match
 
 SIZES = (10, 1_000, 10_000)

@@ -7,7 +7,6 @@ graph does to its objects meanwhile.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -33,9 +32,10 @@ from deltastore.core.draft import Put, PutWrites
 from deltastore.core.frame import Cipher
 from deltastore.core.header import ABSENT, Header
 from deltastore.core.identifiers import unpack_checkpoint_id
-from deltastore.core.memo import Memo, Memos, remember
+from deltastore.core.memo import Memo, Memos
 from deltastore.core.model import ThreadRef
 from deltastore.core.pieces import PieceList
+from deltastore.core.templates import Templates
 from deltastore.errors import InvalidConfigError
 from deltastore.loaded import ChannelHistory, ItemReader, Loaded
 
@@ -177,7 +177,7 @@ def writes_of(
     return thread, PutWrites(namespace, checkpoint_id, *task, tuple(encoded), validate.held_key_of(config))
 
 
-def tuple_of(codec: Codec, loaded: Loaded) -> CheckpointTuple:
+def tuple_of(codec: Codec, loaded: Loaded, templates: Templates | None = None) -> CheckpointTuple:
     """A loaded checkpoint as LangGraph expects it. Raises `UnreadableValueError`."""
     header, where = loaded.state.header, loaded.where
     channels = list(loaded.state.values)
@@ -189,7 +189,7 @@ def tuple_of(codec: Codec, loaded: Loaded) -> CheckpointTuple:
         (f"{where}, write to {each.write.channel!r}", encoded(loaded.items, each.write.kind, each.write.pieces))
         for each in loaded.writes
     ]
-    decoded = codec.decode(values + writes)
+    decoded = codec.decode(values + writes, templates)
     checkpoint = {
         **{key: codec.decode_item(item, f"{where}, {key}") for key, item in header.extra.items()},
         "id": unpack_checkpoint_id(loaded.checkpoint_id),
@@ -218,19 +218,14 @@ def tuple_of(codec: Codec, loaded: Loaded) -> CheckpointTuple:
 def remember_loaded(memo: Memo, loaded: Loaded, values: Mapping[str, Any]) -> None:
     """Takes note of the elements that were just handed out, so that the next save need not encode them again.
 
-    Only elements are remembered, never the containers, and only until they change: see `core/memo.py`.
+    Only elements are remembered, never the containers, and only until they change: see `core/remembered.py`.
     """
     for channel, value in loaded.state.values.items():
         handed = values[channel]
-        if value.kind not in (ValueKind.LIST, ValueKind.DICT):
-            continue
-        elements = handed if value.kind == ValueKind.LIST else handed.values()
-        items = loaded.items.read(value.pieces)
-        remembered = (
-            remember(element, item, partial(loaded.items.mark, place, item))
-            for element, item, place in zip(elements, items, value.pieces.places, strict=True)
-        )
-        memo.replace(channel, [each for each in remembered if each is not None])
+        if value.kind in (ValueKind.LIST, ValueKind.DICT):
+            elements = handed if value.kind == ValueKind.LIST else handed.values()
+            remembered = map(memo.values.remembered, elements, loaded.items.read(value.pieces))
+            memo.replace(channel, [each for each in remembered if each is not None])
 
 
 def metadata_of(codec: Codec, volatile: list[Any], shared: bytes, where: str) -> dict[str, Any]:
@@ -239,7 +234,10 @@ def metadata_of(codec: Codec, volatile: list[Any], shared: bytes, where: str) ->
 
 
 def histories_of(
-    codec: Codec, histories: Mapping[str, ChannelHistory], channels: Collection[str]
+    codec: Codec,
+    histories: Mapping[str, ChannelHistory],
+    channels: Collection[str],
+    templates: Templates | None = None,
 ) -> dict[str, DeltaChannelHistory]:
     """The histories of channels as LangGraph expects them; an empty one for a channel without any."""
     entries: dict[str, DeltaChannelHistory] = {}
@@ -252,7 +250,7 @@ def histories_of(
         values = [(where, encoded(history.items, each.write.kind, each.write.pieces)) for each in history.writes]
         if history.seed is not None:
             values.append((where, encoded(history.items, history.seed.kind, history.seed.pieces)))
-        decoded = codec.decode(values)
+        decoded = codec.decode(values, templates)
         if history.seed is not None:
             entries[channel]["seed"] = decoded.pop()
         entries[channel]["writes"] = [

@@ -48,6 +48,8 @@ from deltastore.core.state import History, State, Value
 from deltastore.core.writes import OpenSegment, by_channel, effective
 from deltastore.errors import BrokenChainError, CorruptPayloadError, StoredDataError
 
+UNPACK = {SegmentKind.VALUES: unpack_values, SegmentKind.PAGES: unpack_page, SegmentKind.WRITES: unpack_writes}
+
 
 def describe(thread: ThreadRef, namespace: str, checkpoint_id: bytes | None) -> str:
     """How errors name a checkpoint."""
@@ -74,11 +76,8 @@ def open_plain(thread: ThreadRef, row: SegmentRow, cipher: Cipher | None) -> byt
 
 
 def open_segment(thread: ThreadRef, row: SegmentRow, cipher: Cipher | None) -> OpenSegment:
-    """A segment of values or writes. Raises as `open_plain`."""
-    plain = open_plain(thread, row, cipher)
-    if row.kind == SegmentKind.WRITES:
-        return unpack_writes(row.segment_id, plain)
-    return unpack_values(row.segment_id, plain)
+    """A segment, opened. Raises as `open_plain`."""
+    return UNPACK[row.kind](row.segment_id, open_plain(thread, row, cipher))
 
 
 def _named(error: StoredDataError, message: str) -> StoredDataError:
@@ -96,7 +95,7 @@ class Chain:
         ignored: Channels that never get a history.
         cipher: Opens ciphered payloads.
         writes: The write segments by the checkpoint that they were written to.
-        segments: All segments of values and writes that came with the rows, by id.
+        segments: All segments that came with the rows, by id.
         pages: The pages by segment id.
     """
 
@@ -138,13 +137,12 @@ class Chain:
         chain = cls(thread, namespace, {row.checkpoint_id: row for row in rows}, ignored, cipher)
         chain._states.update(known)
         for segment in segments:
-            if segment.kind == SegmentKind.PAGES:
-                chain.pages[segment.segment_id] = unpack_page(open_plain(thread, segment, cipher))
-                continue
             known_segment = opened.get(segment.segment_id) or open_segment(thread, segment, cipher)
             chain.segments[segment.segment_id] = known_segment
             if segment.kind == SegmentKind.WRITES:
                 chain.writes.setdefault(segment.checkpoint_id, []).append(known_segment)
+            elif known_segment.page is not None:
+                chain.pages[segment.segment_id] = known_segment.page
         return chain
 
     def payload(self, checkpoint_id: bytes) -> CheckpointPayload:

@@ -23,11 +23,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from hashlib import blake2b
 from typing import Any, Protocol
 
-from deltastore.core.memo import Recall
+from deltastore.core.digests import digest
+from deltastore.core.remembered import Recall
 from deltastore.core.strings import find_lone_surrogate
+from deltastore.core.templates import Templates
 from deltastore.errors import UnreadableValueError, UnserializableValueError
 
 MSGPACK, NAMED = 0, 127
@@ -77,11 +78,6 @@ class EncodedValue:
     items: list[bytes]
     keys: list[str] | None = None
     digests: list[bytes] = field(default_factory=list)
-
-
-def digest(item: bytes) -> bytes:
-    """What identifies an item in memory: 16 bytes of BLAKE2b. Never stored."""
-    return blake2b(item, digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +208,18 @@ class Codec:
                 return key, part
         return None
 
-    def decode(self, values: Sequence[tuple[str, EncodedValue]]) -> list[Any]:
+    def decode(self, values: Sequence[tuple[str, EncodedValue]], templates: Templates | None = None) -> list[Any]:
         """Puts values together again; all of them are read in one call of the serializer where it allows that.
 
         Args:
             values: Each with what to name in an error: the channel or the write.
+            templates: Gives copies of what was decoded before.
 
         Raises:
             UnreadableValueError: The serializer cannot read an item; the first such value is named.
         """
         try:
-            return self._decode(values)
+            return self._decode(values, templates)
         except Exception as error:
             if len(values) > 1:
                 return [self.decode([value])[0] for value in values]
@@ -235,8 +232,12 @@ class Codec:
         """A whole value from one item. Raises as `decode`."""
         return self.decode([(where, EncodedValue(ValueKind.OPAQUE, [item]))])[0]
 
-    def _decode(self, values: Sequence[tuple[str, EncodedValue]]) -> list[Any]:
-        parts = iter(self._load_all([item for _, value in values for item in value.items]))
+    def _decode(self, values: Sequence[tuple[str, EncodedValue]], templates: Templates | None) -> list[Any]:
+        items = [item for _, value in values for item in value.items]
+        if templates is None or not self.is_msgpack:
+            parts = iter(self._load_all(items))
+        else:
+            parts = iter(templates.load(items, self._load_all))
         decoded: list[Any] = []
         for _, value in values:
             elements = [next(parts) for _ in value.items]
@@ -251,11 +252,11 @@ class Codec:
 
     def _load_all(self, items: Sequence[bytes]) -> list[Any]:
         """The value of each item. All MessagePack items are joined to one array, read at once."""
-        joined = [item[1:] for item in items if item[0] == MSGPACK] if self.is_msgpack else []
+        joined = [memoryview(item)[1:] for item in items if item[0] == MSGPACK] if self.is_msgpack else []
         if not joined:
             return [self._load(item) for item in items]
         head = b"\xdd" + len(joined).to_bytes(4, "big")
-        values = self.serializer.loads_typed(("msgpack", head + b"".join(joined)))
+        values = self.serializer.loads_typed(("msgpack", b"".join([head, *joined])))
         if len(values) != len(joined):
             raise UnreadableValueError(f"{len(joined)} items decoded to {len(values)} values")
         if len(joined) == len(items):

@@ -25,7 +25,7 @@ from deltastore.core.codec import EncodedValue
 from deltastore.core.header import Header, same
 from deltastore.core.model import Location
 from deltastore.core.payload import NO_BASE, SEED_BASE, VALUE_BASE, Anchor, ChannelEdit, Delta
-from deltastore.core.pieces import PieceList, Run, Script, match, own, paginate, settle
+from deltastore.core.pieces import ItemOf, NewPage, PieceList, Run, Script, match, not_at_hand, own, paginate, settle
 from deltastore.core.state import History, State, Value
 from deltastore.core.writes import OpenSegment, Write, by_channel, effective
 from deltastore.errors import InvalidConfigError
@@ -117,9 +117,23 @@ class Draft:
     state: State
     body: Anchor | Delta
     items: list[bytes]
-    pages: list[PieceList]
+    pages: list[NewPage]
     old_pages: tuple[int, ...]
     references: bool
+
+    @property
+    def new_bytes(self) -> int:
+        """Bytes of the items that are written with the row."""
+        return sum(map(len, self.items)) + sum(len(item) for page in self.pages for item in page.items)
+
+    def opened(self, values_and_pages: Sequence[int]) -> list[OpenSegment]:
+        """The new segments as a load would open them, with the ids that storage assigned, in order."""
+        ids = list(values_and_pages)
+        values = [OpenSegment(ids.pop(0), self.items)] if self.items else []
+        return values + [
+            OpenSegment(page_id, page.items, (), settle(page.pieces, page_id, ()))
+            for page_id, page in zip(ids, self.pages, strict=True)
+        ]
 
     def settled(self, values_and_pages: Sequence[int]) -> State:
         """The state with the ids that storage assigned to the new segments, in order."""
@@ -140,7 +154,7 @@ def settle_state(state: State, values_segment: int | None, page_ids: Sequence[in
         state,
         values={channel: settled(value) for channel, value in state.values.items()},
         histories={
-            channel: History(history.seed and settled(history.seed), settle(history.writes, None, page_ids))
+            channel: History(history.seed and settled(history.seed), settle(history.writes, values_segment, page_ids))
             for channel, history in state.histories.items()
         },
     )
@@ -170,6 +184,7 @@ def draft(
     foreign: Mapping[str, Value | History | None],
     snapshot_frequency: int,
     ignored: frozenset[str],
+    item_of: ItemOf = not_at_hand,
 ) -> Draft:
     """Drafts a save.
 
@@ -182,6 +197,7 @@ def draft(
         foreign: Values or histories of the foreign channels; None where nothing is stored for their version.
         snapshot_frequency: An anchor every so many steps.
         ignored: Channels that never get a history.
+        item_of: Stored items, for new pages.
     """
     base = EMPTY if parent is None else parent
     delta = difference(put, base, consumed, marks, items)
@@ -196,7 +212,13 @@ def draft(
         raise AssertionError("the drafted header differs from the given one: a defect of deltastore")
     if parent is not None and not foreign and state.depth < snapshot_frequency:
         return Draft(state, delta, items.own, [], (), True)
-    return anchor_draft(replace(state, header=put.header, depth=0), items.own)
+    given: dict[Location, bytes] = {}
+    for channel, encoded in put.values.items():
+        if channel in state.values:
+            given |= zip(state.values[channel].pieces.places, encoded.items, strict=True)
+    return anchor_draft(
+        replace(state, header=put.header, depth=0), items.own, lambda place: given.get(place) or item_of(place)
+    )
 
 
 def _marked(state: State, put: Put) -> State:
@@ -208,17 +230,17 @@ def _marked(state: State, put: Put) -> State:
     return replace(state, values=values)
 
 
-def anchor_draft(state: State, items: list[bytes]) -> Draft:
-    """Drafts a state in full; its long runs become pages."""
-    pages: list[PieceList] = []
+def anchor_draft(state: State, items: list[bytes], item_of: ItemOf = not_at_hand) -> Draft:
+    """Drafts a state in full; its long runs become pages, which hold the items that `item_of` gives."""
+    pages: list[NewPage] = []
 
-    def paged(pieces: PieceList) -> PieceList:
-        pieces, new = paginate(pieces, len(pages))
+    def paged(pieces: PieceList, item_of: ItemOf = not_at_hand) -> PieceList:
+        pieces, new = paginate(pieces, len(pages), item_of)
         pages.extend(new)
         return pieces
 
     def paged_value(value: Value) -> Value:
-        return Value(value.kind, paged(value.pieces), value.marks)
+        return Value(value.kind, paged(value.pieces, item_of), value.marks)
 
     values = {name: paged_value(value) for name, value in state.values.items()}
     histories = {

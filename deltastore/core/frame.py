@@ -22,7 +22,6 @@ cipher that authenticates protects the body, but the associated data are bound b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -37,6 +36,7 @@ _MARK: Final = 0xD0
 _CIPHERED: Final = 0x80
 _CHECKSUM_BYTES: Final = 4
 _LENGTH_BYTES_MAX: Final = 5
+_CODECS: Final = {int(codec): codec for codec in Codec}
 
 
 class Cipher(Protocol):
@@ -47,21 +47,6 @@ class Cipher(Protocol):
 
     def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
         """The plaintext; raises whatever it likes if the key or the ciphertext is wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Header:
-    codec: Codec
-    cipher_name: str | None
-    plain_bytes: int
-
-    def encode(self) -> bytes:
-        flags = self.codec if self.cipher_name is None else self.codec | _CIPHERED
-        head = bytes((_MARK | FORMAT_VERSION, flags))
-        if self.cipher_name is not None:
-            name = self.cipher_name.encode()
-            head += _encode_length(len(name)) + name
-        return head + _encode_length(self.plain_bytes)
 
 
 def seal(plain: bytes, *, associated: bytes, cipher: Cipher | None = None, level: int | None = None) -> bytes:
@@ -86,8 +71,16 @@ def seal(plain: bytes, *, associated: bytes, cipher: Cipher | None = None, level
     cipher_name = None
     if cipher is not None:
         cipher_name, body = cipher.encrypt(body)
-    sealed = _Header(codec, cipher_name, len(plain)).encode() + body
+    sealed = _head(codec, cipher_name, len(plain)) + body
     return sealed + _checksum(sealed, associated)
+
+
+def _head(codec: Codec, cipher_name: str | None, plain_bytes: int) -> bytes:
+    if cipher_name is None:
+        return bytes((_MARK | FORMAT_VERSION, codec)) + _encode_length(plain_bytes)
+    name = cipher_name.encode()
+    head = bytes((_MARK | FORMAT_VERSION, codec | _CIPHERED)) + _encode_length(len(name)) + name
+    return head + _encode_length(plain_bytes)
 
 
 def unseal(sealed: bytes, *, associated: bytes, cipher: Cipher | None = None) -> bytes:
@@ -102,45 +95,46 @@ def unseal(sealed: bytes, *, associated: bytes, cipher: Cipher | None = None) ->
         CorruptPayloadError: The bytes are damaged, belong to another row, or are of a newer format.
         UnreadableValueError: The payload is encrypted, and there is no cipher or it cannot decrypt it.
     """
-    _check(sealed, associated)
-    header, body = _read_header(sealed[:-_CHECKSUM_BYTES])
-    if header.cipher_name is None:
-        return decompress(header.codec, body, header.plain_bytes)
+    end = len(sealed) - _CHECKSUM_BYTES
+    if end < 2 + 1 or sealed[0] != _MARK | FORMAT_VERSION:
+        raise _unknown(sealed)
+    unchecked, found = sealed[:end], int.from_bytes(sealed[end:])
+    if (expected := crc32(unchecked, crc32(associated))) != found:
+        raise _corrupt("is damaged or belongs to another row", f"checksum {found:08x}, expected {expected:08x}")
+    codec, cipher_name, start = _read_codec(unchecked)
+    plain_bytes, start = _decode_length(unchecked, start)
+    body = unchecked[start:]
+    if cipher_name is None:
+        return decompress(codec, body, plain_bytes)
     try:
-        return decompress(header.codec, _decrypt(cipher, header.cipher_name, body), header.plain_bytes)
+        return decompress(codec, _decrypt(cipher, cipher_name, body), plain_bytes)
     except CorruptPayloadError as error:
-        raise _wrong_key(header.cipher_name, error) from error
+        raise _wrong_key(cipher_name, error) from error
 
 
-def _check(sealed: bytes, associated: bytes) -> None:
+def _unknown(sealed: bytes) -> CorruptPayloadError:
     if len(sealed) < 2 + 1 + _CHECKSUM_BYTES or sealed[0] & 0xF0 != _MARK:
-        raise _corrupt("is not a payload of deltastore", f"found {len(sealed)} bytes starting with {sealed[:4].hex()}")
-    if sealed[0] != _MARK | FORMAT_VERSION:
-        raise _newer(f"format version {sealed[0] & 0x0F}")
-    found, expected = sealed[-_CHECKSUM_BYTES:], _checksum(sealed[:-_CHECKSUM_BYTES], associated)
-    if found != expected:
-        raise _corrupt("is damaged or belongs to another row", f"checksum {found.hex()}, expected {expected.hex()}")
+        return _corrupt("is not a payload of deltastore", f"found {len(sealed)} bytes starting with {sealed[:4].hex()}")
+    return _newer(f"format version {sealed[0] & 0x0F}")
 
 
 def _checksum(unchecked: bytes, associated: bytes) -> bytes:
     return crc32(unchecked, crc32(associated)).to_bytes(_CHECKSUM_BYTES)
 
 
-def _read_header(unchecked: bytes) -> tuple[_Header, bytes]:
-    """Splits header and body; the checksum is right, so what does not fit here was written wrongly or is newer."""
+def _read_codec(unchecked: bytes) -> tuple[Codec, str | None, int]:
+    """Codec, name of the cipher, and where the length begins.
+
+    The checksum is right, so what does not fit here was written wrongly or is newer.
+    """
     flags = unchecked[1]
-    position = 2
-    cipher_name = None
-    if flags & _CIPHERED:
-        name_bytes, start = _decode_length(unchecked, position)
-        position = start + name_bytes
-        cipher_name = unchecked[start:position].decode(errors="replace")
-    try:
-        codec = Codec(flags & ~_CIPHERED)
-    except ValueError:
-        raise _newer(f"codec {flags & ~_CIPHERED}") from None
-    plain_bytes, position = _decode_length(unchecked, position)
-    return _Header(codec, cipher_name, plain_bytes), unchecked[position:]
+    codec = _CODECS.get(flags & ~_CIPHERED)
+    if codec is None:
+        raise _newer(f"codec {flags & ~_CIPHERED}")
+    if not flags & _CIPHERED:
+        return codec, None, 2
+    name_bytes, start = _decode_length(unchecked, 2)
+    return codec, unchecked[start : start + name_bytes].decode(errors="replace"), start + name_bytes
 
 
 def _encode_length(length: int) -> bytes:

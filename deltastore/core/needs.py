@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from deltastore.core.findings import Fault, Kind, shown
-from deltastore.core.model import SegmentKind, index_of, segment_of
+from deltastore.core.model import index_of, segment_of
 from deltastore.core.opening import OpenedRow, Opening
 from deltastore.core.payload import Anchor
 from deltastore.core.pieces import PieceList
@@ -64,9 +64,7 @@ class Needs:
             segment = self.opening.segments.get(segment_of(place))
             if segment is None:
                 self._miss(segment_of(place), name, key)
-            elif segment.fault is None and (
-                segment.head.kind == SegmentKind.PAGES or index_of(place) >= len(segment.marks)
-            ):
+            elif segment.fault is None and index_of(place) >= len(segment.marks):
                 detail = f"segment {segment_of(place)} has {len(segment.marks)} items, item {index_of(place)} is named"
                 self.opening.bad_items[place] = self.opening.fault(Kind.MISSING, name, detail, key)
 

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from deltastore.core import metadata as metadatas
-from deltastore.core.codec import NAMED, TYPES, WRAPPED, Codec, EncodedValue, ValueKind, digest
+from deltastore.core.chain import UNPACK
+from deltastore.core.codec import NAMED, TYPES, WRAPPED, Codec, EncodedValue, ValueKind
+from deltastore.core.digests import digest
 from deltastore.core.findings import Fault, Kind, shown
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.identifiers import thread_key
@@ -28,9 +30,6 @@ from deltastore.core.payload import (
     metadata_binding,
     segment_binding,
     unpack_checkpoint,
-    unpack_page,
-    unpack_values,
-    unpack_writes,
 )
 from deltastore.core.pieces import PieceList
 from deltastore.core.survey import SegmentHead, ThreadSurvey
@@ -52,7 +51,7 @@ class OpenedSegment:
         twin: That there are other copies, of which this is the sound one.
         marks: What tells its items apart: 64 bits each, valid in this process only.
         writes: Its writes, without items.
-        page: Its contents, if it is a page.
+        page: Its pieces, if it is a page.
     """
 
     head: SegmentHead
@@ -146,17 +145,15 @@ class Opening:
             opened.fault = self.fault(Kind.PAYLOAD, name, f"unknown kind {row.kind}", key)
             return
         try:
-            plain = self._plain_segment(row)
-            if row.kind == SegmentKind.PAGES:
-                opened.page = unpack_page(plain)
-                self._read(list(_inline(opened.page)), None, f"{name}, a page", key)
-                return
-            segment = (unpack_writes if row.kind == SegmentKind.WRITES else unpack_values)(row.segment_id, plain)
+            segment = UNPACK[row.kind](row.segment_id, self._plain_segment(row))
         except StoredDataError as error:
             opened.fault = self._unopened(error, name, key)
             return
         opened.marks = array("q", map(hash, segment.items))
         self._read(segment.items, row.segment_id, name, key)
+        if segment.page is not None:
+            opened.page = segment.page
+            self._read(list(_inline(segment.page)), None, f"{name}, a page", key)
         if row.kind == SegmentKind.WRITES:
             opened.writes = OpenSegment(row.segment_id, (), segment.writes)
             self._read([item for each in segment.writes for item in _inline(each.pieces)], None, name, key)

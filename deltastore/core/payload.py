@@ -4,7 +4,7 @@ Four documents, each a MessagePack array, sealed by `frame.py`:
 
     delta      [0, volatile, consumed, header difference, dropped, sets]
     anchor     [1, volatile, has values, header, values, histories]
-    page       [keys or nil, steps, indexes]
+    page       [keys or nil, steps, indexes, items]
     segment    values: [items]        writes: [task, path, writes, items]
 
 `volatile` is the changing part of the metadata (`metadata.py`). `consumed` are the ids of the parent's write segments
@@ -27,6 +27,7 @@ from deltastore.core.header import Header
 from deltastore.core.identifiers import pack_uuid, unpack_uuid
 from deltastore.core.model import CheckpointRow, Location, SegmentKind
 from deltastore.core.pieces import (
+    NewPage,
     PageSpan,
     PieceList,
     Run,
@@ -287,22 +288,20 @@ def _unpack_chunks(
 # --- segments
 
 
-def pack_page(page: PieceList) -> bytes:
+def pack_page(page: NewPage) -> bytes:
     """A page's document."""
-    return pack([page.keys, *pack_places(page.places)])
+    return pack([page.pieces.keys, *pack_places(page.pieces.places), page.items])
 
 
-def unpack_page(plain: bytes) -> PieceList:
+def unpack_page(segment_id: int, plain: bytes) -> OpenSegment:
     """The inverse of `pack_page`. Raises `CorruptPayloadError`."""
+    document = unpack(plain)
     try:
-        keys, steps, indexes = unpack(plain)
-        return PieceList(unpack_places([steps, indexes], _no_own_segment), keys)
+        keys, steps, indexes, _ = document
+        pieces = PieceList(unpack_places([steps, indexes], lambda: segment_id), keys)
     except (TypeError, ValueError) as error:
         raise CorruptPayloadError("a page has an unknown form", detail=repr(error)) from error
-
-
-def _no_own_segment() -> int:
-    raise ValueError("a page names an item that has no segment")
+    return OpenSegment(segment_id, _items(document, 3), (), pieces)
 
 
 def pack_values(items: Sequence[bytes]) -> bytes:

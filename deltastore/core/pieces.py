@@ -8,30 +8,46 @@ rule covers append, insert, replace, delete, reorder and clear, and it is found 
 then each new piece is looked up among the base's pieces by its mark (the item's digest, with the key in a dict). A
 script names positions only, so it stays valid wherever the base's items are kept.
 
-**Pages** keep anchors small. An anchor says where every item is; written out flat, that would cost three bytes for
-each item again and again, and a thread of N steps would grow with N². So whenever `PAGE_PIECES` pieces lie outside of
-pages, they are written once as a page (a segment of their locations), and later anchors name the page. A piece list
-remembers which of its runs are pages; copying a run keeps the pages that lie wholly inside it. Items kept inline count
-against `PAGE_INLINE_BYTES` too, so that a tail of small items isn't copied by every anchor either.
+**Pages** keep anchors small and loads short. An anchor says where every item is; written out flat, that would cost
+three bytes for each item again and again, and a thread of N steps would grow with N². And a load would have to open one
+small segment for each message ever written. So whenever `PAGE_PIECES` pieces lie outside of pages, they are written
+once as a page: a segment that lists their locations and holds a copy of every item that is not large. From then on the
+list refers to the copies, and later anchors name the page. Every item is copied at most once, compressed together with
+its neighbours. A piece list remembers which of its runs are pages; copying a run keeps the pages that lie wholly inside
+it. Items kept inline count against `PAGE_INLINE_BYTES` too, so that a tail of small items isn't copied by every anchor.
 
-Locations below zero are not assigned yet: item `-1 - n` of the segment that is being written (`own`).
+Locations below zero are not assigned yet: they name an item of a segment that is being written (`own`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from deltastore.core.model import ITEM_BITS, Location, index_of, segment_of
+from deltastore.core.model import ITEM_BITS, Location, index_of, location, segment_of
 
-PAGE_PIECES = 256
+PAGE_PIECES = 128
 PAGE_INLINE_BYTES = 4096
+PAGE_ITEM_BYTES_MAX = 16 * 1024
+"""Larger items stay where they are: opening one segment for each costs little against reading it."""
+
+ItemOf = Callable[[int], bytes | None]
+"""The item at a stored location, or None if it is not at hand."""
 
 
-def own(index: int) -> int:
-    """The location of item `index` in the segment that is written together with what refers to it."""
-    return -1 - index
+def own(index: int, page: int | None = None) -> int:
+    """The location of item `index` in a segment that is written together with what refers to it.
+
+    Args:
+        index: The item's index.
+        page: The n-th page of the same save, from 0 on; None for its segment of values.
+    """
+    return -1 - location(0 if page is None else page + 1, index)
+
+
+def not_at_hand(_: int) -> None:
+    """The `ItemOf` of who has no items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +59,7 @@ class PageSpan:
     segment_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class PieceList:
+class PieceList(NamedTuple):
     """Locations in order, the keys beside them (dicts only), and which runs are pages."""
 
     places: list[Location]
@@ -66,6 +81,14 @@ class Run:
 
 
 Script = list[Run]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPage:
+    """A page to write: its pieces, and the items that it holds itself (`own`)."""
+
+    pieces: PieceList
+    items: list[bytes]
 
 
 def match(base: Sequence[Any], target: Sequence[Any]) -> list[tuple[int | None, int, int]]:
@@ -135,7 +158,7 @@ def edit(base: PieceList | None, script: Script) -> PieceList:
     return PieceList(places, keys if keyed else None, tuple(pages))
 
 
-def paginate(pieces: PieceList, first_page: int) -> tuple[PieceList, list[PieceList]]:
+def paginate(pieces: PieceList, first_page: int, item_of: ItemOf) -> tuple[PieceList, list[NewPage]]:
     """Moves long runs outside of pages into new pages.
 
     Pieces that are not stored yet stay outside: a page outlives the checkpoint that it was written with, so it may
@@ -144,21 +167,43 @@ def paginate(pieces: PieceList, first_page: int) -> tuple[PieceList, list[PieceL
     Args:
         pieces: Any piece list.
         first_page: How many new pages the same save has already.
+        item_of: Gives the items that the pages are to hold.
 
     Returns:
-        The same pieces with the new spans (ids `-1 - n`, counted from `first_page`), and the new pages' contents.
+        The same pieces, those of new pages at their new locations, with the new spans (ids `-1 - n`, counted from
+        `first_page`); and the new pages.
     """
     spans: list[PageSpan] = []
-    new: list[PieceList] = []
+    new: list[NewPage] = []
+    places = list(pieces.places)
     for start, end, page in stretches(pieces):
         if page is not None:
             spans.append(page)
             continue
         for cut_start, cut_end in _cuts(pieces.places, start, end):
+            number = first_page + len(new)
             keys = None if pieces.keys is None else pieces.keys[cut_start:cut_end]
-            spans.append(PageSpan(cut_start, cut_end - cut_start, -1 - first_page - len(new)))
-            new.append(PieceList(pieces.places[cut_start:cut_end], keys))
-    return (PieceList(pieces.places, pieces.keys, tuple(spans)), new) if new else (pieces, new)
+            inside, items = _copied(pieces.places[cut_start:cut_end], item_of)
+            spans.append(PageSpan(cut_start, cut_end - cut_start, -1 - number))
+            new.append(NewPage(PieceList(inside, keys), items))
+            places[cut_start:cut_end] = [
+                own(-1 - place, number) if isinstance(place, int) and place < 0 else place for place in inside
+            ]
+    return (PieceList(places, pieces.keys, tuple(spans)), new) if new else (pieces, new)
+
+
+def _copied(places: Sequence[Location], item_of: ItemOf) -> tuple[list[Location], list[bytes]]:
+    """The locations inside of a page, and the items that it holds."""
+    inside: list[Location] = []
+    items: list[bytes] = []
+    for place in places:
+        item = item_of(place) if isinstance(place, int) else None
+        if item is None or len(item) > PAGE_ITEM_BYTES_MAX:
+            inside.append(place)
+        else:
+            inside.append(own(len(items)))
+            items.append(item)
+    return inside, items
 
 
 def stretches(pieces: PieceList) -> Iterator[tuple[int, int, PageSpan | None]]:
@@ -192,11 +237,12 @@ def settle(pieces: PieceList, values_segment: int | None, page_ids: Sequence[int
         PageSpan(page.start, page.count, page_ids[-1 - page.segment_id]) if page.segment_id < 0 else page
         for page in pieces.pages
     )
-    if values_segment is None:
+    if values_segment is None and not page_ids:
         return PieceList(pieces.places, pieces.keys, pages)
-    base = values_segment << ITEM_BITS
+    ids = (values_segment or 0, *page_ids)
     places: list[Location] = [
-        base | (-1 - place) if isinstance(place, int) and place < 0 else place for place in pieces.places
+        location(ids[segment_of(-1 - place)], index_of(-1 - place)) if isinstance(place, int) and place < 0 else place
+        for place in pieces.places
     ]
     return PieceList(places, pieces.keys, pages)
 

@@ -64,7 +64,7 @@ def renumber_segment(kind: SegmentKind, plain: bytes, new_number: NewNumber) -> 
     document = unpack(plain)
     try:
         if kind is SegmentKind.PAGES:
-            _, steps, _ = document
+            _, steps, _, _ = document
             _renumber_steps(steps, new_number)
         else:
             _, _, writes, _ = document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deltastore.core.codec import digest
+from deltastore.core.digests import digest
 from deltastore.core.draft import Draft, Items, Put, PutWrites
 from deltastore.core.frame import Cipher, seal
 from deltastore.core.model import CheckpointRow, MetadataRow, NewSegment, SegmentKind
@@ -42,7 +42,7 @@ def seal_row(
     if drafted.items:
         segments.append(_seal_segment(SegmentKind.VALUES, row, pack_values(drafted.items), (), cipher))
     segments += [
-        _seal_segment(SegmentKind.PAGES, row, pack_page(page), tuple(sorted(page.segment_ids())), cipher)
+        _seal_segment(SegmentKind.PAGES, row, pack_page(page), tuple(sorted(page.pieces.segment_ids() - {-1})), cipher)
         for page in drafted.pages
     ]
     return sealed, tuple(segments)
@@ -55,9 +55,14 @@ def _seal_segment(
     return NewSegment(kind, seal(plain, associated=binding, cipher=cipher), references)
 
 
+def metadata_id_of(put: Put) -> int:
+    """The id of the shared metadata: equal metadata has an equal id."""
+    return int.from_bytes(digest(put.shared)[:8], "big", signed=True)
+
+
 def seal_metadata(put: Put, cipher: Cipher | None) -> MetadataRow:
-    """The shared metadata as a row of its own; equal metadata gets an equal id."""
-    metadata_id = int.from_bytes(digest(put.shared)[:8], "big", signed=True)
+    """The shared metadata as a row of its own."""
+    metadata_id = metadata_id_of(put)
     sealed = seal(put.shared, associated=metadata_binding(metadata_id), cipher=cipher)
     return MetadataRow(metadata_id, put.document, sealed)
 

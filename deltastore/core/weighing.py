@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from deltastore.core import metadata as metadatas
-from deltastore.core.chain import apply_delta, describe, open_plain
+from deltastore.core.chain import UNPACK, apply_delta, describe, open_plain
 from deltastore.core.codec import SNAPSHOT, ValueKind
 from deltastore.core.counting import chains_of
 from deltastore.core.frame import Cipher, unseal
@@ -30,9 +30,6 @@ from deltastore.core.payload import (
     checkpoint_binding,
     metadata_binding,
     unpack_checkpoint,
-    unpack_page,
-    unpack_values,
-    unpack_writes,
 )
 from deltastore.core.pieces import PieceList
 from deltastore.core.state import History, State, Value
@@ -102,13 +99,11 @@ class Weighing:
         for row in rows:
             plain = open_plain(self.thread, row, self.cipher)
             self._count(_KINDS[row.kind], len(row.payload), len(plain))
-            if row.kind == SegmentKind.PAGES:
-                self._pages[row.segment_id] = unpack_page(plain)
-                continue
-            is_writes = row.kind == SegmentKind.WRITES
-            opened = (unpack_writes if is_writes else unpack_values)(row.segment_id, plain)
+            opened = UNPACK[row.kind](row.segment_id, plain)
             self._lengths[row.segment_id] = [len(item) - 1 for item in opened.items]
-            if is_writes:
+            if opened.page is not None:
+                self._pages[row.segment_id] = opened.page
+            if row.kind == SegmentKind.WRITES:
                 light = self._by_id[row.segment_id] = OpenSegment(row.segment_id, (), opened.writes)
                 self._writes.setdefault((row.namespace, row.checkpoint_id), []).append(light)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from deltastore.core.model import location
 from deltastore.core.pieces import PieceList
@@ -46,19 +47,19 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A segment of values or writes, opened: the items that it holds and, for writes, the writes of its call."""
+    """A segment, opened: the items that it holds and, for writes, the writes of its call; for a page, its pieces."""
 
     segment_id: int
     items: Sequence[bytes]
     writes: tuple[Write, ...] = ()
+    page: PieceList | None = None
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size_bytes", sum(map(len, self.items)))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredWrite:
+class StoredWrite(NamedTuple):
     """A write that counts. `place` is where it is: a location whose index is the write's position in its segment."""
 
     place: int

@@ -9,7 +9,8 @@ from typing import Any
 
 from langgraph.checkpoint.serde.types import TASKS
 
-from deltastore.core.codec import SNAPSHOT, Codec, EncodedValue, ValueKind, digest
+from deltastore.core.codec import SNAPSHOT, Codec, EncodedValue, ValueKind
+from deltastore.core.digests import digest
 from deltastore.importer.raw import Cut, RawValues, whole
 from deltastore.importer.source import Node, SkipThread, SourceCheckpoint, SourceWrite
 from deltastore.importer.tree import Ancestors

@@ -16,7 +16,8 @@ from typing import Any
 
 from deltastore.conversion import convert, validate
 from deltastore.core import metadata as metadatas
-from deltastore.core.codec import Codec, digest
+from deltastore.core.codec import Codec
+from deltastore.core.digests import digest
 from deltastore.core.draft import Items, Put, PutWrites, draft, draft_writes, settle_writes
 from deltastore.core.frame import Cipher
 from deltastore.core.model import CheckpointRow, MetadataRow, NewRows, NewSegment, SegmentRow, ThreadRef, location

@@ -27,7 +27,8 @@ from typing import Any
 import ormsgpack
 from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT
 
-from deltastore.core.codec import MSGPACK_TAG, NAMED, SNAPSHOT, TAGS, WRAPPED, EncodedValue, ValueKind, digest
+from deltastore.core.codec import MSGPACK_TAG, NAMED, SNAPSHOT, TAGS, WRAPPED, EncodedValue, ValueKind
+from deltastore.core.digests import digest
 from deltastore.core.frame import Cipher
 from deltastore.importer.source import SkipThread
 

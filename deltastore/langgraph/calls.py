@@ -31,6 +31,7 @@ from deltastore.core.memo import Memos
 from deltastore.core.model import ListQuery
 from deltastore.core.retained import RetentionReport
 from deltastore.core.retention import RetentionPolicy
+from deltastore.core.templates import Templates
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
 from deltastore.loaded import ItemReader, Loaded
@@ -38,8 +39,9 @@ from deltastore.reading import Wanted
 
 LIST_PAGE = 32
 PRUNE_STRATEGIES = ("keep_latest", "delete")
-OFF_LOOP_BYTES = 256 * 1024
-"""States with more encoded bytes than this are decoded in a thread, so that the event loop goes on."""
+OFF_LOOP_BYTES = 6 * 1024 * 1024
+"""States with more encoded bytes than this are decoded in a thread. Less takes under 40 ms, and a thread that decodes
+holds the interpreter while the event loop wants it, which costs more than it gives."""
 
 T = TypeVar("T")
 Call = Callable[[Engine], Coroutine[Any, Any, T]]
@@ -95,10 +97,9 @@ class Calls:
         return call
 
     def _hand_out(self, loaded: Loaded) -> CheckpointTuple:
-        found = convert.tuple_of(self.codec, loaded)
-        if self.codec.is_msgpack:
-            memo = self.memos.of(loaded.thread.key, loaded.namespace, self.codec.serializer)
-            convert.remember_loaded(memo, loaded, found.checkpoint["channel_values"])
+        memo = self.memos.of(loaded.thread.key, loaded.namespace, self.codec.serializer)
+        found = convert.tuple_of(self.codec, loaded, memo.values)
+        convert.remember_loaded(memo, loaded, found.checkpoint["channel_values"])
         return found
 
     def list(
@@ -113,6 +114,7 @@ class Calls:
         conditions, most = validate.filter_of(filters), validate.limit(limit)
         query = _query(config, conditions, validate.before_of(before), most)
         wanted = _metadata_test(codec, conditions) if conditions else None
+        templates = Templates()
         source: Any = None
 
         async def call(engine: Engine) -> Sequence[CheckpointTuple]:
@@ -120,7 +122,11 @@ class Calls:
             if source is None:
                 source = engine.reader.listing(query, most, cipher, wanted)
             loaded = await anext(source, None)
-            return [] if loaded is None else [await _decoded(loaded.items, partial(convert.tuple_of, codec, loaded))]
+            return (
+                []
+                if loaded is None
+                else [await _decoded(loaded.items, partial(convert.tuple_of, codec, loaded, templates))]
+            )
 
         return call
 
@@ -138,7 +144,8 @@ class Calls:
             if not histories:
                 return convert.histories_of(codec, {}, names)
             reader = next(iter(histories.values())).items
-            return await _decoded(reader, partial(convert.histories_of, codec, histories, names))
+            templates = self.memos.of(thread.key, namespace, codec.serializer).histories
+            return await _decoded(reader, partial(convert.histories_of, codec, histories, names, templates))
 
         return call
 

@@ -9,7 +9,7 @@ from deltastore import DeltaSaver
 from deltastore.core.frame import seal, unseal
 from deltastore.core.model import SegmentKind, location
 from deltastore.core.payload import checkpoint_binding, metadata_binding, pack_page, segment_binding
-from deltastore.core.pieces import PieceList
+from deltastore.core.pieces import NewPage, PieceList, own
 
 TASK = "11111111-2222-3333-4444-555555555555"
 REPLY = "hello, who is there?"
@@ -36,7 +36,8 @@ def payloads() -> dict[str, Payload]:
         found[segment.kind.name.lower()] = _opened(segment.payload, binding)
     [(metadata_id, document)] = thread.metadata.items()
     found["metadata"] = _opened(document.payload, metadata_binding(metadata_id))
-    page = pack_page(PieceList([location(4, 0), location(4, 1), location(300, 0), b"\x00\x07"]))
+    pieces = PieceList([location(4, 0), location(4, 1), location(300, 0), b"\x00\x07", own(0)])
+    page = pack_page(NewPage(pieces, [b"\x00\xa3hey"]))
     binding = segment_binding(SegmentKind.PAGES, "", row.checkpoint_id)
     found["page"] = _opened(seal(page, associated=binding), binding)
     return found

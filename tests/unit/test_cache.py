@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from deltastore.cache import CALLS_PER_TRIM, STATES_PER_THREAD, WRITES_PER_THREAD, Cache, CachedThread
-from deltastore.core.codec import digest
+from deltastore.core.digests import digest
 from deltastore.core.header import Header
 from deltastore.core.model import location
 from deltastore.core.state import State

@@ -30,7 +30,7 @@ from deltastore.core.payload import (
     pack_writes,
     segment_binding,
 )
-from deltastore.core.pieces import PieceList, Run
+from deltastore.core.pieces import NewPage, PieceList, Run
 from deltastore.core.state import History, State, Value
 from deltastore.core.writes import OpenSegment, Write
 from deltastore.errors import BrokenChainError, CorruptPayloadError, StoredDataError, UnreadableValueError
@@ -217,7 +217,7 @@ def test_a_missing_page_is_named():
     rows.change(0, payload=seal(anchor, associated=checkpoint_binding(row)))
     with pytest.raises(BrokenChainError, match="page 9 is missing"):
         rows.values(0)
-    page = seal(pack_page(PieceList([b"p"])), associated=segment_binding(SegmentKind.PAGES, "", key(0)))
+    page = seal(pack_page(NewPage(PieceList([b"p"]), [])), associated=segment_binding(SegmentKind.PAGES, "", key(0)))
     rows.segments.append(SegmentRow(9, SegmentKind.PAGES, "", key(0), page))
     assert rows.values(0) == [b"p"]
 

@@ -17,7 +17,8 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deltastore import DeltaSaver
 from deltastore.conversion.convert import codec_of
-from deltastore.core.codec import MSGPACK, SNAPSHOT, WRAPPED, Codec, EncodedValue, ValueKind, digest
+from deltastore.core.codec import MSGPACK, SNAPSHOT, WRAPPED, Codec, EncodedValue, ValueKind
+from deltastore.core.digests import digest
 from deltastore.errors import UnreadableValueError, UnserializableValueError
 from deltastore.langgraph.serializer import LoadedTypesSerializer
 from tests.support.exact import exact

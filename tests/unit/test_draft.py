@@ -13,7 +13,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from deltastore.conversion.convert import codec_of
 from deltastore.core import draft as drafts
 from deltastore.core.chain import Chain
-from deltastore.core.codec import Codec, EncodedValue, digest
+from deltastore.core.codec import Codec, EncodedValue
+from deltastore.core.digests import digest
 from deltastore.core.draft import EMPTY, Draft, Items, Put, anchor_draft, draft, foreign_channels
 from deltastore.core.header import Header
 from deltastore.core.identifiers import pack_checkpoint_id
@@ -76,14 +77,15 @@ class Store:
         put = put_of(self.number, values, self.state, **versions)
         drafted = draft(
             put, self.state, (), self.marks, Items(self.known, self.inline_bytes),
-            foreign={}, snapshot_frequency=self.snapshot_frequency, ignored=frozenset(),
+            foreign={}, snapshot_frequency=self.snapshot_frequency, ignored=frozenset(), item_of=self.items.get,
         )  # fmt: skip
         row, new = seal_checkpoint(put, drafted, 1, None)
         first = 100 * self.number
         ids = tuple(range(first, first + len(new)))
         for segment_id, segment in zip(ids, new, strict=True):
             self.segments.append(SegmentRow(segment_id, segment.kind, "", key(self.number), segment.payload))
-        self.items |= {location(first, index): item for index, item in enumerate(drafted.items)}
+        for opened in drafted.opened(ids):
+            self.items |= {location(opened.segment_id, index): item for index, item in enumerate(opened.items)}
         self.rows.append(
             type(row)(**{**{name: getattr(row, name) for name in row.__slots__}, "segments": ids + row.segments})
         )

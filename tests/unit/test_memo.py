@@ -12,7 +12,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from deltastore.conversion.convert import codec_of
 from deltastore.core.codec import Codec
-from deltastore.core.memo import Memo, Memos, remember
+from deltastore.core.memo import Memo, Memos
+from deltastore.core.remembered import remember
 from deltastore.langgraph.serializer import LoadedTypesSerializer
 
 
@@ -52,7 +53,7 @@ MUTATIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_is_seen(name: str) -> None:
     value = message()
-    remembered = remember(value, b"\x00item", b"mark")
+    remembered = remember(value, b"\x00item")
     assert remembered is not None
     assert remembered.is_unchanged()
     MUTATIONS[name](value)
@@ -89,7 +90,7 @@ def test_unchanged_values_are_recalled_without_encoding(value: Any) -> None:
     ],
 )
 def test_the_order_and_the_types_of_keys_count(before: dict[Any, Any], after: dict[Any, Any]) -> None:
-    remembered = remember(before, b"\x00item", b"mark")
+    remembered = remember(before, b"\x00item")
     assert remembered is not None
     assert before == after
     changed = dict(after)
@@ -110,12 +111,12 @@ def test_what_holds_an_array_is_not_remembered() -> None:
     numpy = pytest.importorskip("numpy")
     value = ToolMessage("x", tool_call_id="1", artifact=numpy.zeros((2, 3)))
     item = codec().encode([value], "w").items[0]
-    assert remember(value, item, b"") is None
+    assert remember(value, item) is None
 
 
 @pytest.mark.parametrize("value", [1, 1.5, None, True, b"x", (1, 2), {1, 2}, object(), bytearray(b"x")])
 def test_other_kinds_are_not_remembered(value: Any) -> None:
-    assert remember(value, b"\x00item", b"mark") is None
+    assert remember(value, b"\x00item") is None
 
 
 json = st.recursive(
@@ -134,7 +135,7 @@ def test_contents_that_encode_differently_are_never_taken_for_the_same(
 ) -> None:
     value = copy.deepcopy(before)
     [item] = codec().encode([value], "w").items
-    remembered = remember(value, item, b"")
+    remembered = remember(value, item)
     assert remembered is not None
     value.clear()
     value.update(copy.deepcopy(after))

@@ -38,7 +38,7 @@ from deltastore.core.payload import (
     unpack_volatile,
     unpack_writes,
 )
-from deltastore.core.pieces import PageSpan, PieceList, Run, own, paginate, settle
+from deltastore.core.pieces import PAGE_PIECES, NewPage, PageSpan, PieceList, Run, own, paginate, settle
 from deltastore.core.state import History, State, Value
 from deltastore.core.writes import Write
 from deltastore.errors import BrokenChainError, CorruptPayloadError
@@ -51,8 +51,9 @@ TASK = "0b6e1c3a-7d7e-4e67-9c1e-3f2f8d7f9a10"
 # --- the frozen chain: an anchor with a page, two deltas, and what was written along it
 
 PAGE_ID, ANCHOR_VALUES, FIRST_WRITES, SECOND_WRITES, DELTA_VALUES = 11, 12, 13, 14, 15
-PAGE = PieceList([location(3, 0), location(3, 1), b"\x00\x05", location(9, 1048575)])
-DICT_PAGE = PieceList([location(3, 7), b"\x00\xc0"], ["k", "é"])
+NEW_PAGE = NewPage(PieceList([location(3, 0), own(0), b"\x00\x05", location(9, 1048575)]), [b"\x00\xa3two"])
+PAGE = settle(NEW_PAGE.pieces, PAGE_ID, ())
+DICT_PAGE = NewPage(PieceList([location(3, 7), b"\x00\xc0", own(0)], ["k", "é", "own"]), [b"\x02raw"])
 ANCHOR_HEADER = Header(
     {"messages": 4294967297, "log": "00000000000000000000000000000002.0.5", "facts": 1.5, "quiet": 1},
     {"agent": {"messages": 4294967297, "log": "1"}, "__input__": {}},
@@ -115,7 +116,7 @@ WRITTEN = {
     "first delta": pack_checkpoint(CheckpointPayload([1, 8], FIRST), (), 0, True),
     "second delta": pack_checkpoint(CheckpointPayload([], SECOND), (), 0, False),
     "smallest delta": pack_checkpoint(CheckpointPayload([1, 9], EMPTY), (), 0, False),
-    "page": pack_page(PAGE),
+    "page": pack_page(NEW_PAGE),
     "page of a dict": pack_page(DICT_PAGE),
     "values": pack_values(ITEMS),
     "writes": pack_writes(TASK, "~__pregel_pull, agent", WRITES, ITEMS),
@@ -190,8 +191,10 @@ def test_frozen_documents_give_their_records():
     assert unpack_checkpoint(DOCUMENTS["anchor"], (ANCHOR_VALUES, PAGE_ID), pages).body == ANCHOR
     assert unpack_volatile(DOCUMENTS["anchor"]) == [2, 7, {"quiet": [1, 2]}]
     assert unpack_volatile(DOCUMENTS["second delta"]) == []
-    assert unpack_page(DOCUMENTS["page"]) == PAGE
-    assert unpack_page(DOCUMENTS["page of a dict"]) == DICT_PAGE
+    page = unpack_page(PAGE_ID, DOCUMENTS["page"])
+    assert (page.page, page.items) == (PAGE, (b"\x00\xa3two",))
+    page = unpack_page(20, DOCUMENTS["page of a dict"])
+    assert (page.page, page.items) == (settle(DICT_PAGE.pieces, 20, ()), (b"\x02raw",))
     assert unpack_values(12, DOCUMENTS["values"]).items == ITEMS
     opened = unpack_writes(FIRST_WRITES, DOCUMENTS["writes"])
     assert opened.items == ITEMS
@@ -202,11 +205,11 @@ def test_frozen_documents_give_their_records():
 
 
 def test_a_new_page_is_named_by_its_position():
-    flat = PieceList([location(3, number) for number in range(300)])
-    paged, new = paginate(flat, 0)
+    flat = PieceList([location(3, number) for number in range(PAGE_PIECES + 40)])
+    paged, new = paginate(flat, 0, lambda place: b"item" if place % 2 else None)
     anchor = Anchor(Header({"a": 1}, {}), {"a": Value(1, paged)}, {})
     plain = pack_checkpoint(CheckpointPayload([], anchor), (7,), len(new), True)
-    body = unpack_checkpoint(plain, (21, 22, 7), {22: new[0], 7: PieceList([])}).body
+    body = unpack_checkpoint(plain, (21, 22, 7), {22: settle(new[0].pieces, 22, ()), 7: PieceList([])}).body
     assert isinstance(body, Anchor)
     assert body.values["a"].pieces == settle(paged, 21, [22])
 
@@ -235,7 +238,11 @@ def test_damaged_segments_are_refused_or_read_and_never_anything_else(name: str,
     plain = bytearray(DOCUMENTS[name])
     plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
     plain = plain[: data.draw(st.integers(0, len(plain)))]
-    for read in (unpack_page, lambda each: unpack_values(1, each), lambda each: unpack_writes(1, each)):
+    for read in (
+        lambda each: unpack_page(1, each),
+        lambda each: unpack_values(1, each),
+        lambda each: unpack_writes(1, each),
+    ):
         with suppress(CorruptPayloadError):
             read(bytes(plain))
 
@@ -245,7 +252,7 @@ def test_what_is_no_document_is_refused(plain: bytes):
     for read in (
         lambda: unpack_checkpoint(plain, (1,), {}),
         lambda: unpack_volatile(plain),
-        lambda: unpack_page(plain),
+        lambda: unpack_page(1, plain),
         lambda: unpack_values(1, plain),
         lambda: unpack_writes(1, plain),
     ):

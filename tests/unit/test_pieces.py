@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from deltastore.core import pieces
 from deltastore.core.model import ITEM_BITS, index_of, location, segment_of
 from deltastore.core.pieces import (
+    PAGE_ITEM_BYTES_MAX,
+    PAGE_PIECES,
     PageSpan,
     PieceList,
     Run,
     edit,
     match,
+    not_at_hand,
     own,
     pack_places,
     paginate,
@@ -139,9 +142,15 @@ def whole(pieces_list: PieceList, pages: dict[int, PieceList]) -> None:
     assert end <= len(pieces_list.places)
 
 
+def copied(place: int) -> bytes | None:
+    """Items 1, 3 and 5 are at hand."""
+    return b"abcdef"[index_of(place) : index_of(place) + 1] if segment_of(place) == 3 and place % 2 else None
+
+
 @given(st.lists(st.tuples(marks, st.booleans()), min_size=1, max_size=8), st.integers(1, 5))
 def test_pages_stay_right_through_any_edits(line: list[tuple[list[str], bool]], page_pieces: int):
     number = {mark: location(3, at) for at, mark in enumerate("abcdef")}
+    item = {place: mark.encode() for mark, place in number.items()}
     pages: dict[int, PieceList] = {}
     current, current_marks = PieceList([]), list[str]()
     with pytest.MonkeyPatch.context() as patch:
@@ -154,29 +163,44 @@ def test_pages_stay_right_through_any_edits(line: list[tuple[list[str], bool]], 
                 for run in script_of(current_marks, target)
             ]
             current, current_marks = edit(current, script), target
-            assert current.places == [number[mark] for mark in target]
+            assert [item[place] for place in current.places] == [mark.encode() for mark in target]  # type: ignore[index]
             whole(current, pages)
             if anchors:
-                paged, new = paginate(current, 0)
+                paged, new = paginate(current, 0, copied)
                 ids = [100 + len(pages) + at for at in range(len(new))]
-                pages |= dict(zip(ids, new, strict=True))
+                for page_id, page in zip(ids, new, strict=True):
+                    pages[page_id] = settle(page.pieces, page_id, ())
+                    item |= {location(page_id, at): each for at, each in enumerate(page.items)}
                 current = settle(paged, None, ids)
                 whole(current, pages)
-                assert current.places == [number[mark] for mark in target]
-                assert all(len(page.places) <= page_pieces for page in new)
+                assert [item[place] for place in current.places] == [mark.encode() for mark in target]  # type: ignore[index]
+                assert all(len(page.pieces.places) <= page_pieces for page in new)
 
 
 def test_long_runs_become_pages_and_short_tails_do_not():
     flat = PieceList([location(1, n) for n in range(600)])
-    paged, new = paginate(flat, 3)
-    assert [len(page.places) for page in new] == [256, 256]
-    assert paged.pages == (PageSpan(0, 256, -4), PageSpan(256, 256, -5))
-    assert paginate(settle(paged, None, [0] * 3 + [8, 9]), 0)[1] == []
+    paged, new = paginate(flat, 3, not_at_hand)
+    count = PAGE_PIECES
+    assert [len(page.pieces.places) for page in new] == [count] * 4
+    assert paged.pages == tuple(PageSpan(count * at, count, -4 - at) for at in range(4))
+    assert paginate(settle(paged, None, [0] * 3 + [6, 7, 8, 9]), 0, not_at_hand)[1] == []
+
+
+def test_a_page_holds_what_is_at_hand_and_not_large():
+    items = {location(1, 0): b"small", location(1, 1): b"x" * (PAGE_ITEM_BYTES_MAX + 1)}
+    flat = PieceList([location(1, n % 3) for n in range(PAGE_PIECES)])
+    paged, [page] = paginate(flat, 2, items.get)
+    assert page.items == [b"small"] * len([place for place in flat.places if place == location(1, 0)])
+    settled = settle(paged, None, [0, 0, 9])
+    for before, after in zip(flat.places, settled.places, strict=True):
+        assert after == before or (before == location(1, 0) and segment_of(after) == 9)  # type: ignore[arg-type]
+    assert settled.segment_ids() == {1, 9}
+    assert unpack_places(pack_places(page.pieces.places), lambda: 9) == settled.places
 
 
 def test_items_kept_inline_fill_a_page_by_their_size():
-    paged, new = paginate(PieceList([b"x" * 1000] * 12), 0)
-    assert [len(page.places) for page in new] == [5, 5]
+    paged, new = paginate(PieceList([b"x" * 1000] * 12), 0, not_at_hand)
+    assert [len(page.pieces.places) for page in new] == [5, 5]
     assert len(paged.pages) == 2
 
 
@@ -185,11 +209,11 @@ def test_a_new_piece_anywhere_keeps_only_itself_outside_of_pages(at: int):
     """A list whose first element is replaced all the time must not be written out in full by every anchor."""
     flat = PieceList([location(1, n) for n in range(600)])
     flat.places[at] = own(0)
-    paged, new = paginate(flat, 0)
+    paged, new = paginate(flat, 0, not_at_hand)
     for page in new:
-        assert all(isinstance(place, bytes) or place >= 0 for place in page.places)
-    whole(paged, {-1 - number: page for number, page in enumerate(new)})
-    assert sum(len(page.places) for page in new) >= 256
+        assert all(isinstance(place, bytes) or place >= 0 for place in page.pieces.places)
+    whole(paged, {-1 - number: page.pieces for number, page in enumerate(new)})
+    assert sum(len(page.pieces.places) for page in new) >= 2 * PAGE_PIECES
 
 
 @given(places)

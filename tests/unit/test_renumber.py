@@ -51,7 +51,7 @@ def test_ids_of_every_place() -> None:
     columns = [[5, False, None, 2, -3], [0, 1, b"\x00\x01", 2, 3]]
     delta = [0, [], [3, 4], [], [], [["a", 1, 1, 0, 4, columns, [[9], [0], ["key"]]]]]
     anchor = [1, [], True, [], [["a", 1, [0, columns, 1]]], [["b", None, [columns]], ["c", [1, [2, columns]], [3]]]]
-    page = [None, *columns]
+    page = [None, *columns, []]
     writes = ["task", "path", [[0, "a", 1, *columns], [1, "b", 2, [8], [0], ["key"]]], [b"\x00\x01"]]
     assert seen("first delta", pack(delta)) == [3, 7, 5, 7, 4, 9]
     assert seen("anchor", pack(anchor)) == [5, 7, 4] * 3
