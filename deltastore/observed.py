@@ -134,6 +134,10 @@ class _ObservedStorage(_Observed):
 
 
 class _ObservedEdit(_Observed):
+    async def remove(self) -> None:
+        await self._inner.remove()
+        self._observer.count(observing.REMOVED_ROWS, 1, {"rows": "threads"})
+
     async def apply(self, changes: ThreadChanges) -> None:
         await self._inner.apply(changes)
         for rows, gone in (

@@ -1,17 +1,15 @@
 """The `Storage` protocol on PostgreSQL.
 
 Every call takes a connection from the pool, runs its statements and gives it back; there is no lock around the storage.
-A call whose connection turns out to be dead runs again on another one, until `timeout_seconds` have passed since it
-began; `failures.py` says why that is safe. `edit` retries only until it holds the thread.
+A call whose connection is lost runs again on another one (`attempts.py`). `edit` retries only until it holds the
+thread.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import asyncpg
 
@@ -32,23 +30,20 @@ from deltastore.core.model import (
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.core.statistics import Counts, Day
 from deltastore.errors import DatabaseUnavailableError, ThreadBusyError
-from deltastore.observing import POOL_SECONDS, RETRIES, Observer, extra
+from deltastore.observing import Observer, extra
+from deltastore.postgres.attempts import Attempts
 from deltastore.postgres.edit import PostgresEdit, PostgresView
-from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, is_lost_connection, translate
+from deltastore.postgres.failures import DRIVER_ERRORS, translate
 from deltastore.postgres.migrations import Migrator
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.overview import Overview
-from deltastore.postgres.pool import Pool, PoolOptions, check_seconds, open_pool
+from deltastore.postgres.pool import Pool, PoolOptions, open_pool
 from deltastore.postgres.queries import AnyConnection, Queries
 from deltastore.postgres.repair import PostgresRepair, RepairQueries
 from deltastore.postgres.statistics import StatisticsQueries, counts
 from deltastore.postgres.survey import PostgresSurvey, SurveyQueries
 
 _LOG = logging.getLogger("deltastore.postgres")
-_PAUSE_SECONDS = 0.05
-_PAUSE_SECONDS_MAX = 0.5
-
-_Answer = TypeVar("_Answer")
 
 
 class PostgresStorage:
@@ -76,19 +71,16 @@ class PostgresStorage:
         timeout_seconds: float = 10.0,
         observer: Observer | None = None,
     ) -> None:
-        check_seconds("timeout_seconds", timeout_seconds)
         self._pool = pool
         self._schema = schema
         self._owns_pool = owns_pool
-        self._timeout_seconds = timeout_seconds
-        self._observer = observer
         self._queries = Queries(schema)
         self._survey_queries = SurveyQueries(schema)
         self._overview = Overview(schema)
         self._repair_queries = RepairQueries(schema)
         self._statistics_queries = StatisticsQueries(schema)
-        self._migrator = Migrator(schema, create_schema=create_schema)
-        self._version_checked = False
+        migrator = Migrator(schema, create_schema=create_schema)
+        self._attempts = Attempts(pool, schema, migrator=migrator, timeout_seconds=timeout_seconds, observer=observer)
 
     @classmethod
     async def open(
@@ -115,8 +107,7 @@ class PostgresStorage:
 
     async def setup(self) -> None:
         """Creates or migrates the schema; does nothing if it is up to date. Safe from many processes at once."""
-        await self._run("setup", self._migrator.up, check_version=False)
-        self._version_checked = True
+        await self._attempts.set_up()
 
     async def close(self) -> None:
         """Closes the pool if it is the storage's own. Calling it twice is harmless."""
@@ -134,11 +125,11 @@ class PostgresStorage:
                     return Refusal.EXISTS
                 raise
 
-        return _told("save", await self._run("save", statement))
+        return _told("save", await self._attempts.run("save", statement))
 
     async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
         """Stores the writes of one `put_writes` call, in one statement."""
-        answer = await self._run(
+        answer = await self._attempts.run(
             "save_writes", lambda connection: self._admitted(lambda: self._queries.save_writes(connection, save))
         )
         return _told("save_writes", answer)
@@ -147,20 +138,20 @@ class PostgresStorage:
         self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, known: Known | None = None
     ) -> Chains | None:
         """Rows to rebuild the given checkpoints, or with None the head, in one statement."""
-        return await self._run(
+        return await self._attempts.run(
             "load_chains",
             lambda connection: self._queries.load_chains(connection, thread_key, namespace, checkpoint_ids, known),
         )
 
     async def load_segments(self, thread_key: bytes, segment_ids: Sequence[int]) -> list[SegmentRow]:
         """Segments with their payloads, in one statement; those that do not exist are left out."""
-        return await self._run(
+        return await self._attempts.run(
             "load_segments", lambda connection: self._queries.load_segments(connection, thread_key, segment_ids)
         )
 
     async def list_checkpoints(self, query: ListQuery) -> list[ListEntry]:
         """One page of visible checkpoints, newest first, in one statement."""
-        return await self._run("list_checkpoints", lambda connection: self._list(connection, query))
+        return await self._attempts.run("list_checkpoints", lambda connection: self._list(connection, query))
 
     async def delete_thread(self, thread_key: bytes) -> None:
         """Removes every row of the thread from every table, and remembers that."""
@@ -170,45 +161,49 @@ class PostgresStorage:
                 head = await self._queries.lock_thread(connection, thread_key)
                 await PostgresEdit(connection, self._queries, thread_key, head).remove()
 
-        await self._run("delete_thread", statements)
+        await self._attempts.run("delete_thread", statements)
 
     async def extend_deletion(self, thread_key: bytes, checkpoint_id: bytes) -> bool:
         """Takes note that a checkpoint was not saved; whether its thread was deleted and is not there."""
-        return await self._run(
+        return await self._attempts.run(
             "extend_deletion", lambda connection: self._queries.extend_deletion(connection, thread_key, checkpoint_id)
         )
 
     async def forget_deletion(self, thread_key: bytes) -> bool:
         """Forgets that the thread was deleted; whether it was known to be."""
-        return await self._run(
+        return await self._attempts.run(
             "forget_deletion", lambda connection: self._queries.forget_deletion(connection, thread_key)
         )
 
     async def forget_deletions(self, older_than_seconds: float) -> None:
         """Forgets all deletions that are older than this."""
-        await self._run(
+        await self._attempts.run(
             "forget_deletions", lambda connection: self._queries.forget_deletions(connection, older_than_seconds)
         )
 
     async def pin(self, thread_key: bytes, pinned: bool) -> bool:
         """Sets or takes away the mark that exempts a thread from retention. False if there is no such thread."""
-        return await self._run("pin", lambda connection: self._queries.pin_thread(connection, thread_key, pinned))
+        return await self._attempts.run(
+            "pin", lambda connection: self._queries.pin_thread(connection, thread_key, pinned)
+        )
 
     async def copy_thread(self, source_key: bytes, target: ThreadRef) -> bool:
         """Copies all rows of a thread, consistent as of one moment. False if the target has rows already."""
-        return await self._run("copy_thread", lambda connection: self._copy(connection, source_key, target))
+        return await self._attempts.run("copy_thread", lambda connection: self._copy(connection, source_key, target))
 
     async def find_runs(self, run_ids: Sequence[str]) -> list[bytes]:
         """Keys of the threads that have a metadata document with one of these run ids."""
-        return await self._run("find_runs", lambda connection: self._queries.find_runs(connection, run_ids))
+        return await self._attempts.run("find_runs", lambda connection: self._queries.find_runs(connection, run_ids))
 
     async def list_threads(self, after: bytes, limit: int) -> list[ThreadRef]:
         """Threads with a key larger than `after`, in the order of their keys, in one statement."""
-        return await self._run("list_threads", lambda connection: self._queries.list_threads(connection, after, limit))
+        return await self._attempts.run(
+            "list_threads", lambda connection: self._queries.list_threads(connection, after, limit)
+        )
 
     async def survey_keys(self, after: bytes, limit: int) -> list[bytes]:
         """Keys larger than `after` under which anything is stored, in order, in one statement."""
-        return await self._run(
+        return await self._attempts.run(
             "survey_keys", lambda connection: self._survey_queries.survey_keys(connection, after, limit)
         )
 
@@ -219,18 +214,18 @@ class PostgresStorage:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 return await counts(connection, self._statistics_queries, days, limit)
 
-        return await self._run("count", statements)
+        return await self._attempts.run("count", statements)
 
     async def count_days(self, thread_key: bytes, days: Sequence[tuple[int, bytes]]) -> tuple[Day, ...]:
         """What each day brought to one thread, in one statement."""
-        return await self._run(
+        return await self._attempts.run(
             "count_days", lambda connection: self._statistics_queries.count_days(connection, days, thread_key)
         )
 
     @asynccontextmanager
     async def survey(self, thread_key: bytes) -> AsyncIterator[PostgresSurvey]:
         """Reads all rows under a key as of one moment, in one transaction that only reads."""
-        stack, survey = await self._retry("survey", lambda deadline: self._begin_survey(thread_key, deadline))
+        stack, survey = await self._attempts.retry("survey", lambda deadline: self._begin_survey(thread_key, deadline))
         try:
             async with stack:
                 yield survey
@@ -239,33 +234,35 @@ class PostgresStorage:
 
     async def newest_threads(self, query: ThreadsQuery) -> list[ThreadEntry]:
         """One page of threads, newest first, in one transaction."""
-        return await self._run("newest_threads", lambda connection: self._overview.newest_threads(connection, query))
+        return await self._attempts.run(
+            "newest_threads", lambda connection: self._overview.newest_threads(connection, query)
+        )
 
     async def load_structures(
         self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes]
     ) -> Chains | None:
         """Rows to rebuild the given checkpoints without their values, in one statement."""
-        return await self._run(
+        return await self._attempts.run(
             "load_structures",
             lambda connection: self._overview.load_structures(connection, thread_key, namespace, checkpoint_ids),
         )
 
     async def namespaces(self, thread_key: bytes, after: str | None, limit: int) -> list[NamespaceEntry]:
         """Namespaces of a thread behind a name, in one statement."""
-        return await self._run(
+        return await self._attempts.run(
             "namespaces", lambda connection: self._overview.namespaces(connection, thread_key, after, limit)
         )
 
     async def outline_threads(self, after: bytes, limit: int) -> list[ThreadOutline]:
         """A page of threads with the keys of their checkpoints, in one statement."""
-        return await self._run(
+        return await self._attempts.run(
             "outline_threads", lambda connection: self._queries.outline_threads(connection, after, limit)
         )
 
     @asynccontextmanager
     async def view(self, thread_key: bytes) -> AsyncIterator[PostgresView]:
         """Opens the thread for reading, as of one moment and without a lock."""
-        stack, view = await self._retry("view", lambda deadline: self._begin_view(thread_key, deadline))
+        stack, view = await self._attempts.retry("view", lambda deadline: self._begin_view(thread_key, deadline))
         try:
             async with stack:
                 yield view
@@ -281,7 +278,9 @@ class PostgresStorage:
     @asynccontextmanager
     async def edit(self, thread_key: bytes, bounds: LockBounds | None = None) -> AsyncIterator[PostgresEdit]:
         """Opens the thread for exclusive changes, as one transaction."""
-        stack, edit = await self._retry("edit", lambda deadline: self._begin_edit(thread_key, deadline, bounds))
+        stack, edit = await self._attempts.retry(
+            "edit", lambda deadline: self._begin_edit(thread_key, deadline, bounds)
+        )
         try:
             async with stack:
                 yield edit
@@ -333,8 +332,8 @@ class PostgresStorage:
 
     async def _begin_view(self, thread_key: bytes, deadline: float) -> tuple[AsyncExitStack, PostgresView]:
         async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(self._lend(deadline))
-            await self._check_version(connection)
+            connection = await stack.enter_async_context(self._attempts.lend(deadline))
+            await self._attempts.check_version(connection)
             await stack.enter_async_context(connection.transaction(isolation="repeatable_read", readonly=True))
             head = await self._queries.view_thread(connection, thread_key)
             return stack.pop_all(), PostgresView(connection, self._queries, thread_key, head)
@@ -343,8 +342,8 @@ class PostgresStorage:
         self, thread_key: bytes, deadline: float, bounds: LockBounds | None
     ) -> tuple[AsyncExitStack, PostgresEdit]:
         async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(self._lend(deadline))
-            await self._check_version(connection)
+            connection = await stack.enter_async_context(self._attempts.lend(deadline))
+            await self._attempts.check_version(connection)
             await stack.enter_async_context(connection.transaction(isolation="read_committed"))
             try:
                 if bounds is not None:
@@ -360,79 +359,10 @@ class PostgresStorage:
 
     async def _begin_survey(self, thread_key: bytes, deadline: float) -> tuple[AsyncExitStack, PostgresSurvey]:
         async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(self._lend(deadline))
-            await self._check_version(connection)
+            connection = await stack.enter_async_context(self._attempts.lend(deadline))
+            await self._attempts.check_version(connection)
             await stack.enter_async_context(connection.transaction(isolation="repeatable_read", readonly=True))
             return stack.pop_all(), PostgresSurvey(connection, self._survey_queries, thread_key)
-
-    async def _run(
-        self, verb: str, operation: Callable[[AnyConnection], Awaitable[_Answer]], *, check_version: bool = True
-    ) -> _Answer:
-        async def attempt(deadline: float) -> _Answer:
-            async with self._lend(deadline) as connection:
-                if check_version:
-                    await self._check_version(connection)
-                return await operation(connection)
-
-        return await self._retry(verb, attempt)
-
-    async def _check_version(self, connection: AnyConnection) -> None:
-        if not self._version_checked:
-            await self._migrator.check(connection)
-            self._version_checked = True
-
-    async def _retry(self, verb: str, attempt: Callable[[float], Awaitable[_Answer]]) -> _Answer:
-        """Runs `attempt` until it succeeds, fails for a reason that trying again does not mend, or the time is up."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout_seconds
-        failures: list[Exception] = []
-        while True:
-            try:
-                answer = await attempt(deadline)
-            except DRIVER_ERRORS as error:
-                failures.append(error)
-                pause_seconds = min(_PAUSE_SECONDS * (len(failures) - 1), _PAUSE_SECONDS_MAX)
-                if not self._may_retry(error) or loop.time() + pause_seconds >= deadline:
-                    raise translate(error, schema=self._schema) from error
-                if self._observer is not None:
-                    self._observer.count(RETRIES, 1, {"operation": verb, "error": type(error).__name__})
-                await asyncio.sleep(pause_seconds)
-            else:
-                if failures:
-                    attempt_number = len(failures) + 1
-                    _LOG.warning(
-                        "%s succeeded at attempt %d, after %r", verb, attempt_number, failures[0], extra=extra()
-                    )
-                return answer
-
-    def _may_retry(self, error: Exception) -> bool:
-        return (is_lost_connection(error) or is_collision(error)) and not self._pool.is_closing()
-
-    @asynccontextmanager
-    async def _lend(self, deadline: float) -> AsyncIterator[AnyConnection]:
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        timeout_seconds = max(deadline - started, 0.001)
-        try:
-            connection = await self._pool.acquire(timeout=timeout_seconds)
-        except TimeoutError as error:
-            raise DatabaseUnavailableError(
-                "no usable connection in time",
-                detail=f"waited {timeout_seconds:.1f} s; the pool has {self._pool.get_size()} connections,"
-                f" {self._pool.get_idle_size()} of them idle, {self._pool.get_max_size()} allowed",
-                hint="allow more connections, or see why calls hold them for so long",
-            ) from error
-        if self._observer is not None:
-            self._observer.measure(POOL_SECONDS, loop.time() - started, {})
-        try:
-            yield connection
-        except DRIVER_ERRORS as error:
-            if is_lost_connection(error):
-                with suppress(asyncpg.InterfaceError):  # it noticed by itself
-                    connection.terminate()
-            raise
-        finally:
-            await self._pool.release(connection)
 
 
 def _told(verb: str, answer: Saved | Refusal) -> Saved | Refusal:

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
 from deltastore import DeltaSaver, StoredDataError, ThreadDeletedError
+from deltastore.archive import archive_threads
 from deltastore.observing import METRICS, Subject, extra
 from tests.faults.stories import Story, assert_reads_as, config_of
 from tests.faults.test_lines import kill_backends
@@ -134,6 +136,12 @@ async def test_refusals_and_removed_rows(saver: DeltaSaver, notes: Notes) -> Non
     assert notes.counts["deltastore.save.refusals", "save exists"] == 1
     await saver.aprune(["story"])
     assert notes.counts["deltastore.sweep.removed", "checkpoints"] == 5
+
+
+async def test_whole_threads_that_are_removed(saver: DeltaSaver, notes: Notes, tmp_path: Path) -> None:
+    await Story(saver).grow(2)
+    await archive_threads(saver, ["story"], tmp_path.as_uri())
+    assert notes.counts["deltastore.sweep.removed", "threads"] == 1
 
 
 async def test_errors_end_spans_and_are_named(database_dsn: str, notes: Notes) -> None:

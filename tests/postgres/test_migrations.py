@@ -259,7 +259,7 @@ async def test_a_missing_or_older_schema_asks_for_setup(storage: PostgresStorage
 
 
 async def test_an_older_schema_says_so(storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage._migrator, "expected", 9)
+    monkeypatch.setattr(storage._attempts._migrator, "expected", 9)
     with pytest.raises(SchemaVersionError, match=f"older than this code; found version {NEWEST}, expected 9"):
         await load(storage)
 
