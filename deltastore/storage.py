@@ -75,6 +75,9 @@ class ThreadView(Protocol):
     async def documents(self, metadata_ids: Sequence[int]) -> list[MetadataRow]:
         """Metadata documents with their payloads; those that do not exist are left out."""
 
+    async def quarantined(self) -> int:
+        """How many rows of the thread a repair took out; they go with the thread."""
+
     async def payload_bytes(self, segment_ids: Sequence[int], metadata_ids: Sequence[int]) -> int:
         """The size of the payloads of segments and metadata documents, all together."""
 

@@ -89,6 +89,12 @@ class Archiver:
                 return Outcome(thread.thread_id, Status.MISSING, "there is no such thread")
             if not await wanted(view, rows):
                 return Outcome(thread.thread_id, Status.KEPT)
+            quarantined = 0 if self.keep else await view.quarantined()
+            if quarantined:
+                reason = (
+                    f"{quarantined} rows of it are in quarantine, and would be lost: look at them and delete them first"
+                )
+                return Outcome(thread.thread_id, Status.FAILED, reason)
             documents = await view.documents([number for number, _ in rows.metadata])
         if self.dry_run:
             return Outcome(thread.thread_id, Status.COUNTED, checkpoints=len(rows.checkpoints))

@@ -142,6 +142,10 @@ class MemoryEdit:
         stored = self.thread.metadata if self.thread else {}
         return [stored[number] for number in dict.fromkeys(metadata_ids) if number in stored]
 
+    async def quarantined(self) -> int:
+        """How many rows of the thread a repair took out."""
+        return len(self.thread.quarantine) if self.thread else 0
+
     async def payload_bytes(self, segment_ids: Sequence[int], metadata_ids: Sequence[int]) -> int:
         """The size of the payloads of segments and metadata documents, all together."""
         if self.thread is None:

@@ -54,6 +54,10 @@ class PostgresView:
         """Metadata documents with their payloads; those that do not exist are left out."""
         return await self._queries.edit_documents(self._connection, self._key, metadata_ids)
 
+    async def quarantined(self) -> int:
+        """How many rows of the thread a repair took out."""
+        return await self._queries.count_quarantined(self._connection, self._key)
+
     async def payload_bytes(self, segment_ids: Sequence[int], metadata_ids: Sequence[int]) -> int:
         """The size of the payloads of segments and metadata documents, all together."""
         return await self._queries.payload_bytes(self._connection, self._key, segment_ids, metadata_ids)

@@ -195,6 +195,10 @@ class Queries:
         record: Any = await connection.fetchrow(self.text["count_rows"], thread_key)
         return record["checkpoints"], record["segments"]
 
+    async def count_quarantined(self, connection: AnyConnection, thread_key: bytes) -> int:
+        """Rows of a thread that a repair took out."""
+        return int(await connection.fetchval(self.text["count_quarantined"], thread_key))
+
     async def payload_bytes(
         self, connection: AnyConnection, thread_key: bytes, segment_ids: Sequence[int], metadata_ids: Sequence[int]
     ) -> int:

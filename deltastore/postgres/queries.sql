@@ -380,6 +380,10 @@ FROM {schema}.delta_threads WHERE thread_key = $1;
 SELECT (SELECT count(*) FROM {schema}.delta_checkpoints WHERE thread_key = $1) AS checkpoints,
     (SELECT count(*) FROM {schema}.delta_segments WHERE thread_key = $1) AS segments;
 
+-- name: count_quarantined
+-- How many rows of the thread a repair took out.
+SELECT count(*) AS number FROM {schema}.delta_quarantine WHERE thread_key = $1;
+
 -- name: payload_bytes
 -- The size of segments and metadata documents. PostgreSQL knows the length of a payload without reading it.
 SELECT coalesce((

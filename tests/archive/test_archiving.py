@@ -15,6 +15,7 @@ from deltastore.archive import Outcome, Status, archive_threads, archiver, open_
 from deltastore.archive.files import prove
 from deltastore.archive.places import Draft
 from deltastore.memory import MemoryStorage
+from deltastore.verification import verify_threads
 from tests.archive.rows import files_in, rows_of
 from tests.faults.stories import Story, assert_reads_as, config_of
 
@@ -262,3 +263,26 @@ async def test_in_memory_of_fsspec() -> None:
     for step in told.steps:
         await assert_reads_as(opened, step)
     assert isinstance(await opened.acall(lambda engine, *_: _given(engine.storage)), MemoryStorage)
+
+
+async def test_rows_in_quarantine_are_not_lost_with_their_thread(database_dsn: str, folder: Path) -> None:
+    async with DeltaSaver.from_conn_string(database_dsn, snapshot_frequency=5) as saver:
+        await story(saver)
+        connection = await asyncpg.connect(database_dsn)
+        try:
+            await connection.execute(
+                "UPDATE deltastore.delta_checkpoints SET payload = substr(payload, 1, 8)"
+                " WHERE checkpoint_id = (SELECT max(checkpoint_id) FROM deltastore.delta_checkpoints)"
+            )
+            assert (await archive(saver, folder)).status is Status.FAILED
+            await verify_threads(saver, repair=True)
+            outcome = await archive(saver, folder)
+            assert outcome.status is Status.FAILED
+            assert "in quarantine" in outcome.reason
+            assert (await archive(saver, folder, keep=True)).status is Status.COPIED
+            await connection.execute("DELETE FROM deltastore.delta_quarantine")
+        finally:
+            await connection.close()
+        outcome = await archive(saver, folder)
+        assert outcome.status is Status.ARCHIVED
+        assert outcome.checkpoints == 11

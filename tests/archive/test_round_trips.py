@@ -117,6 +117,11 @@ def test_graphs_of_every_sort(script: Any, delta: bool, folder: Path) -> None:
     assert described_history(graph, saver, "thread") == history
 
 
+async def payloads(engine: Any, *_: Any) -> list[bytes]:
+    [thread] = engine.storage._threads.values()
+    return [row.payload for rows in (thread.checkpoints, thread.segments, thread.metadata) for row in rows.values()]
+
+
 async def test_a_ciphered_thread_stays_ciphered(folder: Path) -> None:
     saver = DeltaSaver.in_memory(snapshot_frequency=5, serde=serializer())
     told = await story(saver, secret="tell nobody")
@@ -136,11 +141,6 @@ async def test_a_ciphered_thread_stays_ciphered(folder: Path) -> None:
     assert await rows_of(saver, "story") == before
     for step in told.steps:
         await assert_reads_as(saver, step)
-
-    async def payloads(engine: Any, *_: Any) -> list[bytes]:
-        [thread] = engine.storage._threads.values()
-        return [row.payload for rows in (thread.checkpoints, thread.segments, thread.metadata) for row in rows.values()]
-
     assert all(payload[1] & 0x80 for payload in await saver.acall(payloads))
 
 
@@ -158,6 +158,7 @@ async def test_a_thread_that_was_ciphered_from_some_day_on(folder: Path) -> None
     plain.serde = EncryptedSerializer(ciphered.cipher, ciphered.serde)
     file = await archive(plain, "story", folder)
     await restore_archives(plain, [file])
+    assert all(payload[1] & 0x80 for payload in await plain.acall(payloads)), "a restored thread is sealed anew"
     for step in told.steps:
         await assert_reads_as(plain, step)
 
