@@ -175,7 +175,7 @@ class Walk:
         parent = None if key is None else rows.get(key)
         if row.depth == 0:
             if key is not None and parent is None and not row.orphaned and not opened.faults:
-                detail = f"its parent {shown(key[1])} is missing; the checkpoint itself does not need it"
+                detail = f"its parent {shown(key[1])} is missing: lost, or never stored; the checkpoint itself is whole"
                 self.opening.fault(Kind.LINK, name, detail, row.key)
             return
         if key is None:
