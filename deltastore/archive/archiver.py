@@ -32,10 +32,10 @@ from deltastore.storage import Storage, ThreadView
 
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_ROWS_MAX = 1024
-FIRST_BATCH_ROWS = 32
+FIRST_BATCH_ROWS = 8
 NAME_CHARACTERS = 80
 SUFFIX = ".deltastore"
-
+_QUARANTINED = "{} rows of it are in quarantine, and would be lost: look at them, then delete them there"
 
 Wanted = Callable[[ThreadView, ThreadRows], Awaitable[bool]]
 
@@ -89,12 +89,8 @@ class Archiver:
                 return Outcome(thread.thread_id, Status.MISSING, "there is no such thread")
             if not await wanted(view, rows):
                 return Outcome(thread.thread_id, Status.KEPT)
-            quarantined = 0 if self.keep else await view.quarantined()
-            if quarantined:
-                reason = (
-                    f"{quarantined} rows of it are in quarantine, and would be lost: look at them and delete them first"
-                )
-                return Outcome(thread.thread_id, Status.FAILED, reason)
+            if not self.keep and (quarantined := await view.quarantined()):
+                return Outcome(thread.thread_id, Status.FAILED, _QUARANTINED.format(quarantined))
             documents = await view.documents([number for number, _ in rows.metadata])
         if self.dry_run:
             return Outcome(thread.thread_id, Status.COUNTED, checkpoints=len(rows.checkpoints))

@@ -32,9 +32,15 @@ target_option = click.option(
 
 
 @click.command()
-@click.argument("threads", nargs=-1, metavar="THREAD…")
+@click.argument("threads", nargs=-1, metavar="[THREAD…]")
 @click.option("--to", "place", required=True, metavar="URL", help="Folder: file:///…, s3://…, or a path.")
-@click.option("--policy", "path", type=click.Path(path_type=Path), metavar="FILE.toml", help="What this would delete.")
+@click.option(
+    "--policy",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="Threads that this would delete whole.",
+)
 @click.option("--idle-older-than", "idle", metavar="AGE", help="Threads whose newest checkpoint is older than this.")
 @click.option("--dry-run", is_flag=True, help="Say which threads would be archived; write and remove nothing.")
 @click.option("--keep", is_flag=True, help="Write and verify the files, but leave the threads in the database.")
