@@ -44,6 +44,11 @@ _DIGEST_BYTES: Final = 32
 _READ_BYTES: Final = 1024 * 1024
 _DOCUMENT, _SEGMENT, _CHECKPOINT = 1, 2, 3
 _HIDDEN, _ORPHANED = 1, 2
+_COLUMNS: Final = {
+    _DOCUMENT: (int, str, bytes),
+    _SEGMENT: (int, str, bytes, list, bytes),
+    _CHECKPOINT: (str, bytes, bytes | None, int, list, int, int, bytes),
+}
 _HINT: Final = "take another copy of the file"
 
 Row = MetadataRow | SegmentRow | CheckpointRow
@@ -273,13 +278,16 @@ class ArchiveReader:
 
 def _unpack_row(packed: list[Any], number: int) -> Row:
     sort, *columns = packed
+    types = _COLUMNS.get(sort, ())
+    if not types or not all(isinstance(column, each) for column, each in zip(columns, types, strict=True)):
+        raise ValueError(f"sort {sort}, columns {[type(column).__name__ for column in columns]}")
+    if not all(type(each) is int for column in columns if isinstance(column, list) for each in column):
+        raise ValueError("a segment that is no number")
     if sort == _DOCUMENT:
         return MetadataRow(*columns)
     if sort == _SEGMENT:
         kind, namespace, checkpoint_id, references, payload = columns
         return SegmentRow(number, SegmentKind(kind), namespace, checkpoint_id, payload, tuple(references))
-    if sort != _CHECKPOINT:
-        raise ValueError(f"sort {sort}")
     namespace, checkpoint_id, parent_id, depth, segments, metadata_id, marks, payload = columns
     row = CheckpointRow(namespace, checkpoint_id, parent_id, depth, tuple(segments), payload, metadata_id)
     return replace(row, hidden=bool(marks & _HIDDEN), orphaned=bool(marks & _ORPHANED))

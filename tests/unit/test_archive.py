@@ -111,6 +111,31 @@ def test_rows_that_the_header_does_not_count_are_refused() -> None:
         read(written(ROWS[1:]))
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        [],
+        5,
+        [4, 1],
+        [1, 1, "{}"],
+        [1, 1, "{}", "payload"],
+        [1, "1", "{}", b""],
+        [2, 9, "", b"k", [], b""],
+        [2, 1, "", b"k", ["1"], b""],
+        [2, 1, None, b"k", [], b""],
+        [3, "", b"k", "parent", 0, [], 1, 0, b""],
+        [3, "", b"k", None, 0, [1.5], 1, 0, b""],
+        [3, "", b"k", None, 0, [], 1, 0, b"", b""],
+    ],
+)
+def test_rows_of_another_form_are_refused(row: Any) -> None:
+    writer = ArchiveWriter(HEADER, None)
+    begin = writer.begin()
+    writer._rows.append(row)
+    with pytest.raises(CorruptPayloadError, match="something that is not a row"):
+        read(begin + writer.block() + writer.end())
+
+
 def test_a_cipher_is_needed_and_named() -> None:
     data = written(cipher=Xor())
     with pytest.raises(UnreadableValueError, match="encrypted with 'xor'"):
