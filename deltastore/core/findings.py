@@ -61,6 +61,7 @@ class Fault:
         key: The checkpoint that the row belongs to, if there is one.
         is_notice: Worth knowing, and no damage.
         is_mendable: What the row should be is known.
+        more: How many other rows cannot be read for the same reason.
         hurt: Visible checkpoints that it hurts.
     """
 
@@ -70,6 +71,7 @@ class Fault:
     key: RowKey | None = None
     is_notice: bool = False
     is_mendable: bool = False
+    more: int = 0
     hurt: set[RowKey] = field(default_factory=set)
 
     @property
@@ -176,7 +178,7 @@ def finding_of(fault: Fault, lost: set[RowKey]) -> Finding:
     """A fault whose consequences are known."""
     return Finding(
         fault.kind,
-        fault.row,
+        f"{fault.row} and {fault.more} more" if fault.more else fault.row,
         fault.detail,
         None if fault.key is None else place_of(fault.key),
         places_of(fault.hurt),

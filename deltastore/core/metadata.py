@@ -107,9 +107,12 @@ def is_projection(found: Any, value: Any) -> bool:
 
 def _is_number(found: Any, expected: float | str) -> bool:
     """Whether two numbers are the same, as far as a float tells: `jsonb` writes a large one as an integer."""
-    if isinstance(expected, str) or not isinstance(found, int | float) or isinstance(found, bool):
-        return bool(found == expected)
-    return bool(found == expected) or (type(expected) is float and float(found) == expected)
+    if isinstance(found, bool) or not isinstance(found, int | float) or isinstance(expected, str):
+        return isinstance(found, str) and found == expected
+    try:
+        return found == expected or (type(expected) is float and float(found) == expected)
+    except OverflowError:
+        return False
 
 
 def _are_counters(value: Any) -> bool:

@@ -112,6 +112,7 @@ class Opening:
     spoilt: list[CheckpointRow | SegmentRow | MetadataRow] = field(default_factory=list)
     payload_bytes: int = 0
     _mending: Mending | None = None
+    _reasons: dict[tuple[Kind, str], Fault] = field(default_factory=dict)
     _calls: dict[tuple[str, bytes, int], int] = field(default_factory=dict)
 
     def fault(self, kind: Kind, row: str, detail: str, key: RowKey | None = None, *, is_notice: bool = False) -> Fault:
@@ -168,8 +169,19 @@ class Opening:
                 self.fault(Kind.DUPLICATE, f"segment {row.segment_id}", detail, call[:2], is_notice=True)
 
     def _unopened(self, error: StoredDataError, row: str, key: RowKey | None) -> Fault:
-        kind = Kind.CIPHER if isinstance(error, UnreadableValueError) else Kind.PAYLOAD
-        return self.fault(kind, row, "; ".join(filter(None, (error.message, error.detail))), key)
+        detail = "; ".join(filter(None, (error.message, error.detail)))
+        if isinstance(error, UnreadableValueError):
+            return self._unreadable(Kind.CIPHER, row, detail, key)
+        return self.fault(Kind.PAYLOAD, row, detail, key)
+
+    def _unreadable(self, kind: Kind, row: str, detail: str, key: RowKey | None) -> Fault:
+        """The fault of a row that is sound and cannot be read; one for all rows with one reason."""
+        fault = self._reasons.get((kind, detail))
+        if fault is None:
+            fault = self._reasons[kind, detail] = self.fault(kind, row, detail, key)
+        else:
+            fault.more += 1
+        return fault
 
     def _read(self, items: Sequence[bytes], segment_id: int | None, row: str, key: RowKey | None) -> None:
         """Decodes items, and notes those that cannot be read."""
@@ -179,7 +191,7 @@ class Opening:
             if error := self._unread(item):
                 place = item if segment_id is None else segment_id << 20 | index
                 kind = Kind.TYPE if _is_refused_type(item, error) else Kind.VALUE
-                self.bad_items[place] = self.fault(kind, f"item {index} of {row}", error.message, key)
+                self.bad_items[place] = self._unreadable(kind, f"item {index} of {row}", error.message, key)
 
     def _reads(self, items: Sequence[bytes]) -> bool:
         try:
@@ -274,7 +286,7 @@ class Opening:
             return self.fault(Kind.PAYLOAD, name, "its id is not the digest of its contents")
         if unread := self._unread(plain):
             kind = Kind.TYPE if _is_refused_type(plain, unread) else Kind.VALUE
-            return self.fault(kind, name, unread.message)
+            return self._unreadable(kind, name, unread.message, None)
         shared = self.codec.decode_item(plain, name)
         if not isinstance(shared, Mapping):
             return self.fault(Kind.VALUE, name, f"found a {type(shared).__name__}, expected a mapping")
