@@ -231,7 +231,7 @@ class MemoryStorage:
         """Reads all rows under a key as of one moment."""
         with self._lock:
             thread = self._threads.get(thread_key)
-            survey = MemorySurvey(thread_key, thread and thread.copy(thread.ref, thread.epoch))
+            survey = MemorySurvey(thread_key, thread and thread.edited())
         yield survey
 
     async def newest_threads(self, query: ThreadsQuery) -> list[ThreadEntry]:

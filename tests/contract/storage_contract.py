@@ -8,6 +8,7 @@ from tests.contract.listing import ListingContract
 from tests.contract.loading import LoadingContract
 from tests.contract.overview import OverviewContract
 from tests.contract.saving import SavingContract
+from tests.contract.surveying import SurveyingContract
 from tests.contract.threads import ThreadsContract
 
 
@@ -19,5 +20,6 @@ class StorageContract(
     DeletingContract,
     EditingContract,
     OverviewContract,
+    SurveyingContract,
 ):
     """All of it."""
