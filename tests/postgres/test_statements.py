@@ -17,40 +17,57 @@ from deltastore.postgres.migrations import schema_folder
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.queries import Queries, statements
+from deltastore.postgres.repair import RepairQueries
+from deltastore.postgres.statistics import StatisticsQueries
 from deltastore.postgres.storage import PostgresStorage
+from deltastore.postgres.survey import SurveyQueries
 from tests.contract.calls import METADATA, OTHER, PAGES, VALUES, T, apply, key, load, row, save, save_writes
 from tests.support.proxies import proxy_to
 
-TEXT = files("deltastore.postgres").joinpath("queries.sql").read_text(encoding="utf-8")
+TEXTS = {
+    file.name: file.read_text(encoding="utf-8")
+    for file in files("deltastore.postgres").iterdir()
+    if file.name.endswith(".sql")
+}
+ONE_EACH = {
+    "queries.sql": Queries,
+    "survey.sql": SurveyQueries,
+    "repair.sql": RepairQueries,
+    "statistics.sql": StatisticsQueries,
+}
+"""Files with one function for each statement; `overview.sql` has tests of its own."""
 
 
-def test_statements_and_functions_have_the_same_names_in_the_same_order() -> None:
-    functions = [name for name, each in vars(Queries).items() if inspect.iscoroutinefunction(each)]
-    assert list(statements("x")) == functions
+@pytest.mark.parametrize("file_name", ONE_EACH)
+def test_statements_and_functions_have_the_same_names_in_the_same_order(file_name: str) -> None:
+    functions = [name for name, each in vars(ONE_EACH[file_name]).items() if inspect.iscoroutinefunction(each)]
+    assert list(statements("x", file_name)) == functions
 
 
-def test_every_function_uses_its_own_statement() -> None:
-    for name, function in vars(Queries).items():
+@pytest.mark.parametrize("file_name", ONE_EACH)
+def test_every_function_uses_its_own_statement(file_name: str) -> None:
+    for name, function in vars(ONE_EACH[file_name]).items():
         if inspect.iscoroutinefunction(function):
             assert re.findall(r'self\.text\["(\w+)"\]', inspect.getsource(function)) == [name]
 
 
-def test_every_statement_says_what_it_is_for() -> None:
-    for name, body in re.findall(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", TEXT, re.MULTILINE | re.DOTALL):
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_every_statement_says_what_it_is_for(text: str) -> None:
+    for name, body in re.findall(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", text, re.MULTILINE | re.DOTALL):
         assert body.startswith("-- "), name
         assert body.rstrip().endswith(";"), name
         assert body.count(";\n") == 1, f"{name} is more than one statement"
 
 
 def test_every_table_is_qualified_and_nothing_outlives_a_transaction() -> None:
-    names = ("schema.sql", "migrations/0001_initial.sql", "migrations/0002_retention.sql")
-    scripts = [schema_folder().joinpath(name) for name in names]
-    for text in (TEXT, *(script.read_text(encoding="utf-8") for script in scripts)):
-        sql = re.sub(r"--.*", "", text)
+    migrations = list(schema_folder().joinpath("migrations").iterdir())
+    scripts = [schema_folder().joinpath("schema.sql"), *migrations]
+    for text in (*TEXTS.values(), *(script.read_text(encoding="utf-8") for script in scripts)):
+        sql = re.sub(r"--.*|'delta_\w+'", "", text)
         tables = r"\bdelta_(?:threads|checkpoints|segments|metadata|migrations|numbers|quarantine|tombstones)\b"
         assert re.search(r"\{schema\}\." + tables, sql)
         assert not re.search(r"(?<!\{schema\}\.)" + tables, sql)
-        assert not re.search(r"\b(SET (?:LOCAL|SESSION)|LISTEN|TEMP|search_path|pg_advisory_lock|CONCURRENTLY)\b", sql)
+        assert not re.search(r"\b(SET SESSION|LISTEN|TEMP|search_path|pg_advisory_lock|CONCURRENTLY)\b", sql)
 
 
 @pytest.mark.parametrize("name", ["deltastore", "b-ü", "Select", 'x"; DROP TABLE y; --', "it's", "{schema}", "x" * 63])
