@@ -21,10 +21,12 @@ costs time in each save.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
 
+from deltastore.core.collector import paused
 from deltastore.core.digests import digest
 from deltastore.core.remembered import Recall
 from deltastore.core.strings import find_lone_surrogate
@@ -39,6 +41,8 @@ WRAPPED = 0x80
 
 ARRAY_OF_ONE = 0x91
 BLAME_PARTS_MAX = 16
+MANY_ITEMS = 64
+"""From so many items on, the garbage collector waits until all of them are decoded."""
 MSGPACK_TAG = bytes([MSGPACK])
 
 
@@ -234,10 +238,11 @@ class Codec:
 
     def _decode(self, values: Sequence[tuple[str, EncodedValue]], templates: Templates | None) -> list[Any]:
         items = [item for _, value in values for item in value.items]
-        if templates is None or not self.is_msgpack:
-            parts = iter(self._load_all(items))
-        else:
-            parts = iter(templates.load(items, self._load_all))
+        with paused() if len(items) >= MANY_ITEMS else nullcontext():
+            if templates is None or not self.is_msgpack:
+                parts = iter(self._load_all(items))
+            else:
+                parts = iter(templates.load(items, self._load_all))
         decoded: list[Any] = []
         for _, value in values:
             elements = [next(parts) for _ in value.items]
