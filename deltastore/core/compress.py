@@ -60,7 +60,6 @@ class Codec(IntEnum):
 
 
 _CHOICES: Final = (
-    (2**14, Codec.ZSTD_DICTIONARY_1, 9),
     (2**18, Codec.ZSTD_DICTIONARY_1, 6),
     (PLAIN_BYTES_MAX, Codec.ZSTD, 3),
 )

@@ -34,6 +34,7 @@ class Memo:
     histories: Templates = field(default_factory=Templates)
     _channels: dict[str, Mapping[int, Remembered]] = field(default_factory=dict)
     _recent: tuple[Mapping[int, Remembered], Mapping[int, Remembered]] = ({}, {})
+    _recent_bytes: tuple[int, int] = (0, 0)
     _sizes: dict[str, int] = field(default_factory=dict)
 
     def recall(self, channel: str) -> Recall:
@@ -51,15 +52,16 @@ class Memo:
         if not recall.kept:
             return
         newer, older = self._recent
+        newer_bytes, older_bytes = self._recent_bytes
         if len(newer) >= RECENT_MAX:
-            newer, older = {}, newer
+            newer, older, newer_bytes, older_bytes = {}, newer, 0, newer_bytes
         self._recent = {**newer, **{id(each.value): each for each in recall.kept}}, older
+        self._recent_bytes = newer_bytes + sum(len(each.item) for each in recall.kept), older_bytes
 
     @property
     def size_bytes(self) -> int:
         """About how much memory it takes: items and objects."""
-        recent_bytes = sum(len(each.item) for recent in self._recent for each in recent.values())
-        elements_bytes = OBJECT_FACTOR * (MEMO_BYTES + sum(self._sizes.values()) + recent_bytes)
+        elements_bytes = OBJECT_FACTOR * (MEMO_BYTES + sum(self._sizes.values()) + sum(self._recent_bytes))
         return elements_bytes + self.values.size_bytes + self.histories.size_bytes
 
 
