@@ -115,9 +115,7 @@ class Weighing:
             self._count("metadata", len(document.payload), len(plain))
             self._documents[document.metadata_id] = len(plain)
         self._walk()
-        for writes in self._by_id.values():
-            for write in writes.writes:
-                self._stock_bytes += STOCK_ROW_BYTES + self._size(write.pieces)
+        self._weigh_writes()
         rows = self.survey.checkpoints
         depths = sorted(row.depth for row in rows)
         hidden = sum(row.hidden for row in rows)
@@ -142,6 +140,15 @@ class Weighing:
                 sorted(channels, key=lambda each: (-each.new_bytes, -each.stock_bytes, each.namespace, each.channel))
             ),
         )
+
+    def _weigh_writes(self) -> None:
+        """Writes cost the stock saver a row each; what they bring to DeltaChannels they bring first."""
+        for (namespace, _), segments in self._writes.items():
+            for write in (write for segment in segments for write in segment.writes):
+                size = self._size(write.pieces)
+                self._stock_bytes += STOCK_ROW_BYTES + size
+                if (namespace, write.channel) in self._deltas and (namespace, write.channel) in self._channels:
+                    self._channels[namespace, write.channel].new_bytes += size
 
     def _count(self, kind: str, stored_bytes: int, plain_bytes: int) -> None:
         volume = self._volumes.setdefault(kind, [0, 0, 0])
@@ -247,7 +254,9 @@ class Weighing:
                 channel.cuts += value is not None and len(value.pieces.places) < _stored_length(parent, name)
                 if value is not None:
                     channel.stock_bytes += STOCK_ROW_BYTES + sizes[name]
-                    channel.new_bytes += max(sizes[name] - before.get(name, 0), 0)
+                    had = None if parent is None else parent.histories.get(name)
+                    known = self._history_bytes(had) if (row.namespace, name) in self._deltas else before.get(name, 0)
+                    channel.new_bytes += max(sizes[name] - known, 0)
             if row.checkpoint_id >= channel.head and not row.hidden:
                 channel.head, channel.kind, channel.length = row.checkpoint_id, _kind(value), _length(state, name)
                 channel.value_bytes, channel.history = sizes.get(name, 0), history
