@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from deltastore.core import metadata as metadatas
 from deltastore.core.chain import UNPACK
-from deltastore.core.codec import NAMED, TYPES, WRAPPED, Codec, EncodedValue, ValueKind
+from deltastore.core.codec import Codec
 from deltastore.core.digests import digest
 from deltastore.core.findings import Fault, Kind, shown
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.identifiers import thread_key
 from deltastore.core.mending import Mending, difference
-from deltastore.core.model import CheckpointRow, MetadataRow, SegmentKind, SegmentRow
+from deltastore.core.model import CheckpointRow, MetadataRow, SegmentKind, SegmentRow, location
 from deltastore.core.payload import (
-    Anchor,
     CheckpointPayload,
     checkpoint_binding,
     metadata_binding,
@@ -34,6 +33,7 @@ from deltastore.core.payload import (
 from deltastore.core.pieces import PieceList
 from deltastore.core.survey import SegmentHead, ThreadSurvey
 from deltastore.core.sweep import RowKey
+from deltastore.core.unread import inline_items, inline_items_of, unread
 from deltastore.core.writes import OpenSegment
 from deltastore.errors import BrokenChainError, CorruptPayloadError, StoredDataError, UnreadableValueError
 
@@ -154,10 +154,10 @@ class Opening:
         self._read(segment.items, row.segment_id, name, key)
         if segment.page is not None:
             opened.page = segment.page
-            self._read(list(_inline(segment.page)), None, f"{name}, a page", key)
+            self._read(list(inline_items(segment.page)), None, f"{name}, a page", key)
         if row.kind == SegmentKind.WRITES:
             opened.writes = OpenSegment(row.segment_id, (), segment.writes)
-            self._read([item for each in segment.writes for item in _inline(each.pieces)], None, name, key)
+            self._read([item for each in segment.writes for item in inline_items(each.pieces)], None, name, key)
 
     def _note_repetition(self, row: SegmentRow) -> None:
         """Equal writes to a checkpoint under two ids: a call that was sent twice. Readers count the first."""
@@ -185,27 +185,9 @@ class Opening:
 
     def _read(self, items: Sequence[bytes], segment_id: int | None, row: str, key: RowKey | None) -> None:
         """Decodes items, and notes those that cannot be read."""
-        if not items or self._reads(items):
-            return
-        for index, item in enumerate(items):
-            if error := self._unread(item):
-                place = item if segment_id is None else segment_id << 20 | index
-                kind = Kind.TYPE if _is_refused_type(item, error) else Kind.VALUE
-                self.bad_items[place] = self._unreadable(kind, f"item {index} of {row}", error.message, key)
-
-    def _reads(self, items: Sequence[bytes]) -> bool:
-        try:
-            self.codec.decode([("", EncodedValue(ValueKind.LIST, list(items)))])
-        except UnreadableValueError:
-            return False
-        return True
-
-    def _unread(self, item: bytes) -> UnreadableValueError | None:
-        try:
-            self.codec.decode_item(item, "it")
-        except UnreadableValueError as error:
-            return error
-        return None
+        for index, kind, message in unread(self.codec, items):
+            place = items[index] if segment_id is None else location(segment_id, index)
+            self.bad_items[place] = self._unreadable(kind, f"item {index} of {row}", message, key)
 
     # --- the rest
 
@@ -284,9 +266,8 @@ class Opening:
             return self._unopened(error, name, None)
         if row.metadata_id != int.from_bytes(digest(plain)[:8], "big", signed=True):
             return self.fault(Kind.PAYLOAD, name, "its id is not the digest of its contents")
-        if unread := self._unread(plain):
-            kind = Kind.TYPE if _is_refused_type(plain, unread) else Kind.VALUE
-            return self._unreadable(kind, name, unread.message, None)
+        for _, kind, message in unread(self.codec, [plain]):
+            return self._unreadable(kind, name, message, None)
         shared = self.codec.decode_item(plain, name)
         if not isinstance(shared, Mapping):
             return self.fault(Kind.VALUE, name, f"found a {type(shared).__name__}, expected a mapping")
@@ -322,7 +303,7 @@ class Opening:
             opened.faults.append(self._unopened(error, name, row.key))
         else:
             self._check_owners(opened, name)
-            self._read(list(_inline_of(opened.payload)), None, name, row.key)
+            self._read(list(inline_items_of(opened.payload)), None, name, row.key)
         if row.metadata_id not in self.documents:
             detail = f"its metadata document {row.metadata_id} is missing"
             opened.metadata_fault = self.fault(Kind.MISSING, name, detail, row.key)
@@ -370,32 +351,3 @@ def _opens(row: _Row, open_row: Callable[[_Row], bytes]) -> bool:
     except UnreadableValueError:
         return True
     return True
-
-
-def _inline(pieces: PieceList) -> Iterator[bytes]:
-    return (place for place in pieces.places if isinstance(place, bytes))
-
-
-def _inline_of(payload: CheckpointPayload) -> Iterator[bytes]:
-    """Items that the row itself holds."""
-    body = payload.body
-    if isinstance(body, Anchor):
-        yield from body.header.extra.values()
-        for value in body.values.values():
-            yield from _inline(value.pieces)
-        for history in body.histories.values():
-            if history.seed is not None:
-                yield from _inline(history.seed.pieces)
-        return
-    extra = body.header[7] if len(body.header) > 7 else None
-    yield from extra.values() if isinstance(extra, dict) else ()
-    for edit in body.sets:
-        for run in edit.script:
-            if run.pieces is not None:
-                yield from _inline(run.pieces)
-
-
-def _is_refused_type(item: bytes, error: UnreadableValueError) -> bool:
-    """Whether the bytes are sound, and name something that the serializer does not build here."""
-    tag = item[0] & ~WRAPPED if item else -1
-    return (tag in TYPES or tag == NAMED) and isinstance(error.__cause__, UnreadableValueError)
