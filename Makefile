@@ -7,7 +7,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 BIN := .venv/bin
 ARGS ?=
 
-.PHONY: help demo test test-slow check format bench docs clean
+.PHONY: help demo test test-slow check format bench bench-micro docs clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -30,8 +30,11 @@ format: .venv/dev ## what of `check` can mend itself
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/dev ## benchmarks; ARGS go to `python -m bench`
-	$(BIN)/python -m bench $(ARGS)
+bench: .venv/dev ## a short benchmark; ARGS="run ..." for another
+	$(BIN)/python -m bench $(or $(ARGS),run --turns 60 --concurrency 1,8 --out short.json)
+
+bench-micro: .venv/dev ## micro benchmarks of the core, against the saved baseline
+	$(BIN)/pytest -q bench/micro --benchmark-compare=0001 --benchmark-sort=name --benchmark-columns=median,iqr,ops $(ARGS)
 
 docs: .venv/dev ## checks that the documentation's examples run
 	$(BIN)/pytest -q tests/docs $(ARGS)
