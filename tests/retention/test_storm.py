@@ -7,7 +7,7 @@ import pytest
 from tests.retention.storm import Storm
 
 SIZES = [
-    pytest.param(60, 6, 2, 3, id="quick"),
+    pytest.param(40, 4, 2, 1, id="quick"),
     pytest.param(5000, 20, 2, 120, id="full", marks=pytest.mark.slow),
 ]
 
@@ -18,7 +18,7 @@ async def test_retention_while_runs_write(
 ) -> None:
     figures = await Storm(database_dsn, threads, writers, sweepers, seconds).run()
     assert figures.is_good, figures
-    assert figures.saves > 10 * writers
+    assert figures.saves > writers
     assert figures.sweeps > sweepers
     assert figures.swept_checkpoints > threads
     assert figures.swept_threads >= threads // 10 - 1
