@@ -39,6 +39,7 @@ from deltastore.core.model import (
     CheckpointRow,
     LockBounds,
     RowUpdate,
+    SegmentKind,
     ThreadChanges,
     ThreadOutline,
     ThreadRef,
@@ -271,7 +272,8 @@ class _Pass:
             return ThreadChanges()
         anchors = [row for row in rows.checkpoints if row.depth > 0 and thinned[row.key].depth == 0]
         structure = await self._structure(view, rows, anchors)
-        return await _run(len(rows.checkpoints), lambda: _changes(structure, thinned, guests, self.cipher))
+        awaited = self._awaited(rows)
+        return await _run(len(rows.checkpoints), lambda: _changes(structure, thinned, guests, awaited, self.cipher))
 
     def _guests(self, thinned: Mapping[RowKey, CheckpointRow]) -> set[RowKey]:
         """Hidden rows that a run may be building on: young, and nothing builds on them yet."""
@@ -280,6 +282,17 @@ class _Pass:
             key
             for key, row in thinned.items()
             if row.hidden and key not in parents and self._is_young(row.checkpoint_id)
+        }
+
+    def _awaited(self, rows: ThreadRows) -> set[int]:
+        """Writes whose checkpoint may be under way."""
+        stored = {row.key for row in rows.checkpoints}
+        return {
+            segment.segment_id
+            for segment in rows.segments
+            if segment.kind is SegmentKind.WRITES
+            and (segment.namespace, segment.checkpoint_id) not in stored
+            and self._is_young(segment.checkpoint_id)
         }
 
     async def _structure(self, view: ThreadView, rows: ThreadRows, folded: Iterable[CheckpointRow]) -> Structure:
@@ -309,7 +322,11 @@ class Choice:
 
 
 def _changes(
-    structure: Structure, thinned: Mapping[RowKey, CheckpointRow], guests: set[RowKey], cipher: Cipher | None
+    structure: Structure,
+    thinned: Mapping[RowKey, CheckpointRow],
+    guests: set[RowKey],
+    awaited: set[int],
+    cipher: Cipher | None,
 ) -> ThreadChanges:
     rows = structure.rows
     needed_rows = {key: replace(row, hidden=row.hidden and key not in guests) for key, row in thinned.items()}
@@ -327,7 +344,7 @@ def _changes(
         else:
             updates.append(renumbered(stored, row, cipher))
     needed |= structure.needs(kept - needed.keys())
-    swept = sweep(needed_rows, needed, rows.segments, (each for each, _ in rows.metadata), rows.epoch)
+    swept = sweep(needed_rows, needed, rows.segments, [each for each, _ in rows.metadata], rows.epoch, awaited)
     marks = {key: (row.hidden, row.orphaned) for key, row in thinned.items()}
     return replace(changed_marks(rows, marks, swept), updates=tuple(updates))
 

@@ -94,6 +94,7 @@ def sweep(
     segments: Iterable[SegmentRow],
     metadata_ids: Iterable[int],
     epoch: int,
+    wanted: Iterable[int] = (),
 ) -> Sweep:
     """What may be removed from a thread.
 
@@ -103,13 +104,14 @@ def sweep(
         segments: All segments.
         metadata_ids: All metadata documents.
         epoch: The thread's epoch.
+        wanted: Ids of segments that are to stay in any case.
     """
     kept = supported(rows)
     by_id = {segment.segment_id: segment for segment in segments}
     newest: dict[str, bytes] = {}
     for namespace, checkpoint_id in rows:
         newest[namespace] = max(newest.get(namespace, b""), checkpoint_id)
-    needed = set().union(*(needed_by[key] for key in kept)) if kept else set()
+    needed = set(wanted).union(*(needed_by[key] for key in kept))
     for segment in by_id.values():
         key = segment.namespace, segment.checkpoint_id
         row = rows.get(key)
