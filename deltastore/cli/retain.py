@@ -128,8 +128,9 @@ def summary(report: RetentionReport) -> str:
     gone = f"{_count(report.checkpoints, 'checkpoint')} of {_count(report.threads, 'thread')}"
     seen = f"{_count(report.seen_threads, 'thread')}, {report.pinned_threads:,} of them pinned"
     lines = [
-        f"{verb}: {gone}, {report.deleted_threads:,} of them as a whole; {_size(report.freed_bytes)} of payloads",
-        f"looked at {seen}, in {report.elapsed_seconds:,.1f} s; longest lock {report.lock_ms_max:,.1f} ms",
+        f"{verb}: {gone}, {report.deleted_threads:,} of them as a whole",
+        f"payloads: {_size(report.freed_bytes)}; longest lock: {report.lock_ms_max:,.1f} ms",
+        f"looked at {seen}, in {report.elapsed_seconds:,.1f} s",
     ]
     rules = [rule for rule in report.rules if rule.name or rule.threads]
     if len(rules) > 1:

@@ -51,7 +51,7 @@ def test_a_dry_run_and_the_run(run: Run, dsn: str, tmp_path: Path) -> None:
     path.write_text(POLICY)
     foretold = run("retain", "--dry-run", "--policy", path, "--dsn", dsn)
     assert foretold.code == 0
-    assert foretold.output.startswith("would be removed: 14 checkpoints of 2 threads, 0 of them as a whole; ")
+    assert foretold.output.startswith("would be removed: 14 checkpoints of 2 threads, 0 of them as a whole\npayloads: ")
     assert counts(dsn) == [10, 10, 10]
     as_json = json.loads(run("retain", "--dry-run", "--policy", path, "--dsn", dsn, "--json").output)
     done = json.loads(run("retain", "--once", "--policy", path, "--dsn", dsn, "--json").output)

@@ -12,6 +12,7 @@ import pytest
 
 from deltastore import DeltaSaver, InvalidConfigError, RetentionPolicy, RetentionReport, RetentionRule
 from deltastore.core.identifiers import pack_checkpoint_id
+from deltastore.core.model import SegmentKind
 from deltastore.core.retention import Facts, decide
 from deltastore.verification import verify_threads
 from tests.retention.trees import DAY, Tree, id_at, parents, rows_of, seen, stored_bytes
@@ -215,6 +216,38 @@ def test_a_young_branch_that_goes_can_be_gone_on_with(saver: DeltaSaver) -> None
     assert rows is not None
     assert len(rows.checkpoints) == 1
     assert puts.values(child) == {"a": ["x" * 50, "other"], "delta": ["y"], "b": 1}
+
+
+def test_writes_that_wait_for_a_young_checkpoint_stay(saver: DeltaSaver) -> None:
+    puts = Puts(saver)
+    awaited = id_at(SECONDS - 50, 1)
+    puts.write(awaited, [("delta", "early")])
+    head = None
+    for number in range(4):
+        head = puts.put(head, {"a": [number]}, checkpoint_id=id_at(SECONDS - 10 + number, 2))
+        retain(saver, RetentionRule(keep_last=1), grace_seconds=600)
+    puts.put(None, {"a": [0]}, checkpoint_id=awaited)
+    assert puts.found(awaited).pending_writes == [("task", "delta", "early")]
+    puts.write(id_at(SECONDS - 60, 9), [("delta", "never")])
+    for number in range(2):
+        head = puts.put(head, {"a": [number]}, checkpoint_id=id_at(SECONDS + number, 2))
+        retain(saver, RetentionRule(keep_last=1), now=NOW + timedelta(hours=1), grace_seconds=600)
+    rows = rows_of(saver, "t")
+    assert rows is not None
+    assert not [segment for segment in rows.segments if segment.kind is SegmentKind.WRITES]
+
+
+def test_guests_are_no_damage(saver: DeltaSaver) -> None:
+    puts = Puts(saver)
+    root = puts.put(None, {"a": ["x" * 50]}, checkpoint_id=id_at(SECONDS - 3000, 1))
+    for number in (1, 2, 3):
+        puts.put(root, {"a": ["x" * 50, number]}, checkpoint_id=id_at(SECONDS - 100 + number, 2))
+    assert retain(saver, RetentionRule(keep_last=1), grace_seconds=600).checkpoints == 3
+    rows = rows_of(saver, "t")
+    assert rows is not None
+    assert len(rows.checkpoints) == 4
+    report = saver._bridge.run(lambda engine: verify_threads(saver))
+    assert report.is_sound
 
 
 def test_writes_whose_checkpoint_never_came_go_after_a_day(saver: DeltaSaver) -> None:
