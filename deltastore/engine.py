@@ -1,7 +1,7 @@
 """The engine: the verbs of the saver over one storage, with one cache.
 
 It knows states and items, not LangGraph's configs. There is no lock: calls for different checkpoints run side by side
-on the whole pool. The verbs live in `reading.py`, `writing.py`, `maintenance.py` and `retention.py` and are put
+on the whole pool. The verbs live in `reading.py`, `writing.py`, `maintenance.py` and `retention/` and are put
 together here.
 """
 

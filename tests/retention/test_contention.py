@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from deltastore import DeltaSaver, RetentionPolicy, RetentionRule
-from deltastore import retention as retaining
 from deltastore.conversion import validate
 from deltastore.core.model import LockBounds
+from deltastore.retention import passes as retaining
 from tests.retention.storm import Thread
 
 POLICY = RetentionPolicy((RetentionRule(keep_last=2),), grace_seconds=0)
