@@ -8,7 +8,7 @@ from deltastore.cli import inspection
 from deltastore.cli.archive import archive, restore
 from deltastore.cli.demo import demo
 from deltastore.cli.migrate import migrate
-from deltastore.cli.retain import pin, retain
+from deltastore.cli.retain import pin, retain, undelete
 from deltastore.cli.schema import schema
 from deltastore.cli.stats import stats
 from deltastore.cli.verify import verify
@@ -27,6 +27,7 @@ deltastore.add_command(pin)
 deltastore.add_command(restore)
 deltastore.add_command(retain)
 deltastore.add_command(schema)
+deltastore.add_command(undelete)
 for command in inspection.COMMANDS:
     deltastore.add_command(command)
 deltastore.add_command(stats)

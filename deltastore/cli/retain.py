@@ -1,4 +1,4 @@
-"""`deltastore retain`: what a policy does not want to stay is removed, once or again and again; and `pin`."""
+"""`deltastore retain`: what a policy does not want to stay is removed, once or again and again; `pin`, `undelete`."""
 
 from __future__ import annotations
 
@@ -85,6 +85,23 @@ def pin(thread: str, off: bool, dsn: str | None, schema: str) -> None:
         await (saver.aunpin(thread) if off else saver.apin(thread))
 
     run_with_saver(dsn, schema, None, call)
+
+
+@click.command()
+@click.argument("thread", metavar="THREAD")
+@dsn_option
+@schema_option
+@click.pass_context
+def undelete(context: click.Context, thread: str, dsn: str | None, schema: str) -> None:
+    """Let runs save again that hold a checkpoint of a deleted thread. What was deleted stays gone.
+
+    Exit code 1 if the thread is not known to be deleted.
+    """
+
+    async def call(saver: DeltaSaver) -> bool:
+        return await saver.aundelete_thread(thread)
+
+    context.exit(0 if run_with_saver(dsn, schema, None, call) else 1)
 
 
 def _policy(path: Path | None, given: dict[str, Any]) -> RetentionPolicy:

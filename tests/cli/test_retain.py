@@ -86,6 +86,13 @@ def test_pins(run: Run, dsn: str) -> None:
     assert run("pin", "thread 1", "--dsn", dsn).code == 2
 
 
+def test_undelete(run: Run, dsn: str) -> None:
+    assert run("undelete", "thread 1", "--dsn", dsn).code == 1
+    run("retain", "--once", "--idle", "1d", "--dsn", dsn)
+    assert run("undelete", "thread 1", "--dsn", dsn).code == 0
+    assert run("undelete", "thread 1", "--dsn", dsn).code == 1
+
+
 def test_again_and_again_until_it_is_interrupted(dsn: str) -> None:
     command = [sys.executable, "-m", "deltastore.cli", "retain", "--every", "0.05s", "--keep-last", "2", "--dsn", dsn]
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
