@@ -30,6 +30,7 @@ RULES = [
     RetentionRule("idle", idle_seconds=2 * DAY),
     RetentionRule("idle long", idle_seconds=60 * DAY),
 ]
+SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
 EXACT = RetentionPolicy((RULES[0],), grace_seconds=0)
 
 
@@ -60,7 +61,7 @@ def assert_sound(saver: DeltaSaver) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_what_stays_is_what_it_was(
     saver: DeltaSaver, seed: int, rule: RetentionRule, forget: Callable[[], None]
 ) -> None:
