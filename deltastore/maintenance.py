@@ -67,15 +67,20 @@ class Maintenance:
             StoredDataError: The thread cannot be read; it was left as it was.
         """
         async with self.storage.edit(thread_key) as edit:
-            rows = await edit.rows()
-            if rows is not None:
-                heads: dict[str, CheckpointRow] = {}
-                for row in rows.checkpoints:
-                    if not row.hidden and row.checkpoint_id >= heads.get(row.namespace, row).checkpoint_id:
-                        heads[row.namespace] = row
-                structure = await self._structure(edit, rows, heads.values(), cipher)
-                await edit.apply(self._pruning(structure, list(heads.values()), cipher))
+            await self.keep_latest_in(edit, cipher)
         self.cache.forget(thread_key)
+
+    async def keep_latest_in(self, edit: ThreadEdit, cipher: Cipher | None) -> None:
+        """The same in an edit that is open. Raises `StoredDataError`."""
+        rows = await edit.rows()
+        if rows is None:
+            return
+        heads: dict[str, CheckpointRow] = {}
+        for row in rows.checkpoints:
+            if not row.hidden and row.checkpoint_id >= heads.get(row.namespace, row).checkpoint_id:
+                heads[row.namespace] = row
+        structure = await self._structure(edit, rows, heads.values(), cipher)
+        await edit.apply(self._pruning(structure, list(heads.values()), cipher))
 
     async def copy_thread(self, source_key: bytes, target: ThreadRef) -> bool:
         """Copies a thread; False if the target has rows already."""

@@ -36,6 +36,7 @@ from deltastore.core.model import (
     Saved,
     SaveWrites,
     SegmentRow,
+    StagedThread,
     ThreadChanges,
     ThreadOutline,
     ThreadRef,
@@ -106,6 +107,28 @@ class ThreadEdit(ThreadView, Protocol):
 
     async def insert(self, rows: NewRows) -> None:
         """Adds rows to a thread that was restarted; may be called many times."""
+
+    async def unstage(self) -> None:
+        """Removes what is staged of the thread."""
+
+
+class Staging(Protocol):
+    """Parts of threads that are on their way and not whole yet: bytes that no other method sees.
+
+    The parts of a thread are numbered from 0 on. Where two add the same part at once, one of them is told.
+    """
+
+    async def add(self, thread: ThreadRef, part: int, payload: bytes) -> bool:
+        """Adds a part behind the one before it. False if another part is in this place, or none before it."""
+
+    async def load(self, thread_key: bytes, part: int) -> bytes | None:
+        """A part's payload, or None if there is no such part."""
+
+    async def drop(self, thread_key: bytes, first_part: int = 0) -> None:
+        """Removes the parts of a thread from one on."""
+
+    async def threads(self) -> list[StagedThread]:
+        """All threads that have parts, in the order of their keys."""
 
 
 class Storage(Protocol):
@@ -209,3 +232,6 @@ class Storage(Protocol):
 
     def repair(self, thread_key: bytes) -> AbstractAsyncContextManager[Repair]:
         """Opens the thread for a repair, as one transaction under its exclusive lock."""
+
+    def staging(self) -> Staging:
+        """Where parts of threads are kept until these are whole."""

@@ -315,6 +315,21 @@ class NewRows:
 
 
 @dataclass(frozen=True, slots=True)
+class StagedThread:
+    """A thread that has parts in staging.
+
+    Attributes:
+        thread: The thread that will be.
+        parts: How many parts there are.
+        idle_seconds: Since the newest of them was added.
+    """
+
+    thread: ThreadRef
+    parts: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RowUpdate:
     """A stored checkpoint that gets another payload or other marks; same key. New segments go before `row.segments`."""
 

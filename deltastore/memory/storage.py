@@ -47,6 +47,7 @@ from deltastore.core.overview import (
 )
 from deltastore.core.statistics import Counts, Day
 from deltastore.errors import BrokenChainError, ThreadBusyError
+from deltastore.memory.staging import MemoryStaging
 from deltastore.memory.thread import MemoryEdit, MemoryRepair, MemorySurvey, MemoryThread, run_id_of
 
 
@@ -59,6 +60,7 @@ class MemoryStorage:
         self._threads: dict[bytes, MemoryThread] = {}
         self._edits: dict[bytes, Future[None]] = {}
         self._tombstones: dict[bytes, tuple[float, bytes]] = {}
+        self._staging = MemoryStaging()
 
     async def setup(self) -> None:
         """Does nothing."""
@@ -279,6 +281,10 @@ class MemoryStorage:
             view = MemoryEdit(thread and thread.edited(), self._numbers)
         yield view
 
+    def staging(self) -> MemoryStaging:
+        """Where parts of threads are kept until these are whole."""
+        return self._staging
+
     @asynccontextmanager
     async def repair(self, thread_key: bytes) -> AsyncIterator[MemoryRepair]:
         """Opens the thread for a repair."""
@@ -322,6 +328,8 @@ class MemoryStorage:
                 self._delete(thread_key)
             elif edit is not None and edit.thread is not None:
                 self._threads[thread_key] = edit.thread
+            if edit is not None and edit.is_unstaged:
+                self._staging.drop_now(thread_key)
             self._edits.pop(thread_key).set_result(None)
 
     def _delete(self, thread_key: bytes) -> None:

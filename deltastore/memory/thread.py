@@ -114,6 +114,7 @@ class MemoryEdit:
     def __init__(self, thread: MemoryThread | None, numbers: Iterator[int]) -> None:
         self.thread = thread
         self.is_removed = False
+        self.is_unstaged = False
         self._numbers = numbers
 
     async def rows(self) -> ThreadRows | None:
@@ -199,6 +200,10 @@ class MemoryEdit:
         self.thread.checkpoints.update({row.key: row for row in rows.checkpoints})
         self.thread.segments.update({segment.segment_id: segment for segment in rows.segments})
         self.thread.metadata.update({metadata.metadata_id: metadata for metadata in rows.metadata})
+
+    async def unstage(self) -> None:
+        """Removes what is staged of the thread when the edit ends."""
+        self.is_unstaged = True
 
     def _update(self, thread: MemoryThread, update: RowUpdate) -> None:
         row = update.row

@@ -127,7 +127,8 @@ class PostgresEdit(PostgresView):
         if self._head is not None:
             await self._queries.delete_thread(self._connection, self._key)
         try:
-            await self._queries.create_thread(self._connection, thread, self._head is not None and self._head.pinned)
+            is_pinned = self._head is not None and self._head.pinned
+            self._head = await self._queries.create_thread(self._connection, thread, is_pinned)
         except asyncpg.UniqueViolationError as error:
             raise DatabaseUnavailableError(
                 f"thread {thread.thread_id!r} was created by someone else at the same moment", hint="run it again"
@@ -142,6 +143,10 @@ class PostgresEdit(PostgresView):
         await self._queries.insert_metadata(self._connection, self._key, rows.metadata)
         await self._queries.insert_segment(self._connection, self._key, rows.segments)
         await self._queries.insert_checkpoint(self._connection, self._key, rows.checkpoints)
+
+    async def unstage(self) -> None:
+        """Removes what is staged of the thread."""
+        await self._queries.unstage(self._connection, self._key)
 
     async def _update(self, update: RowUpdate) -> None:
         row = update.row

@@ -283,9 +283,10 @@ class Queries:
             [(thread_key, each.metadata_id, each.document, each.payload) for each in documents],
         )
 
-    async def create_thread(self, connection: AnyConnection, thread: ThreadRef, pinned: bool) -> None:
-        """Makes the row of a thread."""
-        await connection.execute(self.text["create_thread"], thread.key, thread.thread_id, pinned)
+    async def create_thread(self, connection: AnyConnection, thread: ThreadRef, pinned: bool) -> ThreadHead | None:
+        """Makes the row of a thread, and gives it."""
+        record = await connection.fetchrow(self.text["create_thread"], thread.key, thread.thread_id, pinned)
+        return rows.thread_head(record, thread.key)
 
     async def take_numbers(self, connection: AnyConnection, count: int) -> list[int]:
         """Numbers of the sequence, ascending."""
@@ -318,6 +319,10 @@ class Queries:
                 for each in checkpoints
             ],
         )  # fmt: skip
+
+    async def unstage(self, connection: AnyConnection, thread_key: bytes) -> None:
+        """Removes all staged parts of a thread."""
+        await connection.execute(self.text["unstage"], thread_key)
 
     async def renew_revision(self, connection: AnyConnection, thread_key: bytes) -> None:
         """Tells saves that wait for this edit to look again."""

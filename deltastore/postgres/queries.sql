@@ -462,7 +462,8 @@ ON CONFLICT DO NOTHING;
 
 -- name: create_thread
 -- The row of a thread that is written as a whole; fails if there is one.
-INSERT INTO {schema}.delta_threads (thread_key, thread_id, pinned) VALUES ($1, $2, $3);
+INSERT INTO {schema}.delta_threads (thread_key, thread_id, pinned) VALUES ($1, $2, $3)
+RETURNING epoch, revision, thread_id, pinned, extract(epoch FROM created_at)::double precision AS created_seconds;
 
 -- name: take_numbers
 -- Segment ids for a thread that is written as a whole.
@@ -479,6 +480,10 @@ VALUES ($1, $2, $3, $4, $5, $6::text::bigint[], $7);
 INSERT INTO {schema}.delta_checkpoints
     (thread_key, namespace, checkpoint_id, parent_id, depth, segments, payload, metadata_id, hidden, orphaned)
 VALUES ($1, $2, $3, $4, $5, $6::text::bigint[], $7, $8, $9, $10);
+
+-- name: unstage
+-- What is staged of a thread, once it is whole.
+DELETE FROM {schema}.delta_staging WHERE thread_key = $1;
 
 -- name: renew_revision
 -- Last statement of an edit that only marks or adds: saves that waited are run again and see it.

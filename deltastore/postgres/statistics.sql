@@ -31,7 +31,8 @@ SELECT relname::text AS name, (pg_total_relation_size(oid) + coalesce(
 ))::bigint AS disk_bytes
 FROM pg_catalog.pg_class
 WHERE oid IN ('{schema}.delta_threads'::regclass, '{schema}.delta_checkpoints'::regclass,
-    '{schema}.delta_segments'::regclass, '{schema}.delta_metadata'::regclass, '{schema}.delta_quarantine'::regclass);
+    '{schema}.delta_segments'::regclass, '{schema}.delta_metadata'::regclass, '{schema}.delta_quarantine'::regclass,
+    '{schema}.delta_staging'::regclass);
 
 -- name: count_days
 -- What came between keys ($1, ascending), of all threads or one: 0 is what came before the first of them.

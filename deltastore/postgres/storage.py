@@ -40,6 +40,7 @@ from deltastore.postgres.overview import Overview
 from deltastore.postgres.pool import Pool, PoolOptions, open_pool
 from deltastore.postgres.queries import AnyConnection, Queries
 from deltastore.postgres.repair import PostgresRepair, RepairQueries
+from deltastore.postgres.staging import PostgresStaging, StagingQueries
 from deltastore.postgres.statistics import StatisticsQueries, counts
 from deltastore.postgres.survey import PostgresSurvey, SurveyQueries
 
@@ -79,6 +80,7 @@ class PostgresStorage:
         self._overview = Overview(schema)
         self._repair_queries = RepairQueries(schema)
         self._statistics_queries = StatisticsQueries(schema)
+        self._staging_queries = StagingQueries(schema)
         migrator = Migrator(schema, create_schema=create_schema)
         self._attempts = Attempts(pool, schema, migrator=migrator, timeout_seconds=timeout_seconds, observer=observer)
 
@@ -287,6 +289,10 @@ class PostgresStorage:
         except DRIVER_ERRORS as error:
             raise translate(error, schema=self._schema) from error
         edit.log()
+
+    def staging(self) -> PostgresStaging:
+        """Where parts of threads are kept until these are whole."""
+        return PostgresStaging(self._attempts, self._staging_queries)
 
     async def _admitted(
         self, statement: Callable[[], Awaitable[Saved | Refusal | None]], rounds_max: int = 100

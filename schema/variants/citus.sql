@@ -11,3 +11,4 @@ SELECT create_distributed_table('{schema}.delta_segments', 'thread_key', colocat
 SELECT create_distributed_table('{schema}.delta_metadata', 'thread_key', colocate_with => '{schema}.delta_threads');
 SELECT create_distributed_table('{schema}.delta_tombstones', 'thread_key', colocate_with => '{schema}.delta_threads');
 SELECT create_distributed_table('{schema}.delta_quarantine', 'thread_key', colocate_with => '{schema}.delta_threads');
+SELECT create_distributed_table('{schema}.delta_staging', 'thread_key', colocate_with => '{schema}.delta_threads');

@@ -1,4 +1,4 @@
--- The whole schema with its four large tables partitioned by hash of the thread key, in place of migrations 1 to 3.
+-- The whole schema with its four large tables partitioned by hash of the thread key, in place of migrations 1 to 4.
 --
 -- For the operator: run it in a new, empty schema, before the first `setup`; change the number of partitions first if 16
 -- is not right, since it cannot be changed later. Every statement of a running graph names one thread key, so it meets
@@ -156,6 +156,25 @@ COMMENT ON COLUMN {schema}.delta_quarantine.reason IS 'What was wrong with it, o
 COMMENT ON COLUMN {schema}.delta_quarantine.columns IS 'All its columns but the payload.';
 COMMENT ON COLUMN {schema}.delta_quarantine.payload IS 'Its payload.';
 
+CREATE TABLE {schema}.delta_staging (
+    staged_at timestamptz NOT NULL DEFAULT now(),
+    part integer NOT NULL,
+    thread_key bytea NOT NULL,
+    thread_id text COLLATE "C" NOT NULL,
+    payload bytea NOT NULL,
+    CONSTRAINT delta_staging_pkey PRIMARY KEY (thread_key, part)
+);
+
+ALTER TABLE {schema}.delta_staging ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+COMMENT ON TABLE {schema}.delta_staging IS
+    'Parts of threads that are being migrated. No reader looks here; the whole thread is moved from here at once.';
+COMMENT ON COLUMN {schema}.delta_staging.staged_at IS 'When the part was committed.';
+COMMENT ON COLUMN {schema}.delta_staging.part IS 'Its number, from 0 on without gaps.';
+COMMENT ON COLUMN {schema}.delta_staging.thread_key IS 'The thread that will be.';
+COMMENT ON COLUMN {schema}.delta_staging.thread_id IS 'Its id.';
+COMMENT ON COLUMN {schema}.delta_staging.payload IS 'Rows of the thread, sealed together with the part before (docs/format.md).';
+
 DO $partitions$
 DECLARE
     partitions constant integer := 16;
@@ -173,4 +192,4 @@ BEGIN
 END
 $partitions$;
 
-INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial'), (2, 'retention'), (3, 'quarantine');
+INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial'), (2, 'retention'), (3, 'quarantine'), (4, 'staging');

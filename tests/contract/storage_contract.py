@@ -8,6 +8,7 @@ from tests.contract.listing import ListingContract
 from tests.contract.loading import LoadingContract
 from tests.contract.overview import OverviewContract
 from tests.contract.saving import SavingContract
+from tests.contract.staging import StagingContract
 from tests.contract.surveying import SurveyingContract
 from tests.contract.threads import ThreadsContract
 
@@ -21,5 +22,6 @@ class StorageContract(
     EditingContract,
     OverviewContract,
     SurveyingContract,
+    StagingContract,
 ):
     """All of it."""

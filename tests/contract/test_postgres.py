@@ -25,6 +25,7 @@ TABLES = (
     "delta_segments",
     "delta_metadata",
     "delta_quarantine",
+    "delta_staging",
     "delta_tombstones",
 )
 

@@ -14,6 +14,7 @@ TABLES = (
     "delta_segments",
     "delta_metadata",
     "delta_quarantine",
+    "delta_staging",
     "delta_tombstones",
 )
 EMPTY_ALL = "TRUNCATE " + ", ".join(f"deltastore.{table}" for table in TABLES)

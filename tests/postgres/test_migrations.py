@@ -96,7 +96,7 @@ async def test_whole_schema_and_migrations_and_printed_sql_give_the_same_catalog
     assert found[0] == found[1] == found[2]
     tables = [name for name, kind, *_ in found[0][0]["relations"] if kind == b"r"]
     assert tables == ["delta_checkpoints", "delta_metadata", "delta_migrations", "delta_quarantine", "delta_segments",
-                      "delta_threads", "delta_tombstones"]  # fmt: skip
+                      "delta_staging", "delta_threads", "delta_tombstones"]  # fmt: skip
     assert not found[0][0]["triggers"]
 
 
@@ -122,7 +122,7 @@ async def test_the_partitioned_variant_has_the_same_columns(connection: asyncpg.
     columns = [[str(each).replace("parts.", "deltastore.") for each in column] for column in parts["columns"]]
     parents = {name for name, *_ in plain["columns"]}
     assert [column for column in columns if column[0] in parents] == [list(map(str, each)) for each in plain["columns"]]
-    whole = {"delta_migrations", "delta_quarantine", "delta_tombstones"}
+    whole = {"delta_migrations", "delta_quarantine", "delta_staging", "delta_tombstones"}
     leaves = {name for name, kind, *_ in parts["relations"] if kind == b"r"} - whole
     assert len(leaves) == 4 * 16
     assert all(column[5] == b"e" for column in parts["columns"] if column[1] == "payload")

@@ -18,6 +18,7 @@ from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.queries import Queries, statements
 from deltastore.postgres.repair import RepairQueries
+from deltastore.postgres.staging import StagingQueries
 from deltastore.postgres.statistics import StatisticsQueries
 from deltastore.postgres.storage import PostgresStorage
 from deltastore.postgres.survey import SurveyQueries
@@ -34,6 +35,7 @@ ONE_EACH = {
     "survey.sql": SurveyQueries,
     "repair.sql": RepairQueries,
     "statistics.sql": StatisticsQueries,
+    "staging.sql": StagingQueries,
 }
 """Files with one function for each statement; `overview.sql` has tests of its own."""
 
@@ -64,7 +66,7 @@ def test_every_table_is_qualified_and_nothing_outlives_a_transaction() -> None:
     scripts = [schema_folder().joinpath("schema.sql"), *migrations]
     for text in (*TEXTS.values(), *(script.read_text(encoding="utf-8") for script in scripts)):
         sql = re.sub(r"--.*|'delta_\w+'", "", text)
-        tables = r"\bdelta_(?:threads|checkpoints|segments|metadata|migrations|numbers|quarantine|tombstones)\b"
+        tables = r"\bdelta_(?:threads|checkpoints|segments|metadata|migrations|numbers|quarantine|staging|tombstones)\b"
         assert re.search(r"\{schema\}\." + tables, sql)
         assert not re.search(r"(?<!\{schema\}\.)" + tables, sql)
         assert not re.search(r"\b(SET SESSION|LISTEN|TEMP|search_path|pg_advisory_lock|CONCURRENTLY)\b", sql)
