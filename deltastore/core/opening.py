@@ -31,7 +31,7 @@ from deltastore.core.payload import (
     unpack_checkpoint,
 )
 from deltastore.core.pieces import PieceList
-from deltastore.core.survey import SegmentHead, ThreadSurvey
+from deltastore.core.survey import NO_ID, SegmentHead, ThreadSurvey
 from deltastore.core.sweep import RowKey
 from deltastore.core.unread import inline_items, inline_items_of, unread
 from deltastore.core.writes import OpenSegment
@@ -142,8 +142,9 @@ class Opening:
 
     def _open_segment(self, opened: OpenedSegment, row: SegmentRow) -> None:
         name, key = f"segment {row.segment_id}", (row.namespace, row.checkpoint_id)
-        if row.kind not in _KINDS:
-            opened.fault = self.fault(Kind.PAYLOAD, name, f"unknown kind {row.kind}", key)
+        if row.kind not in _KINDS or NO_ID in row.references:
+            detail = f"unknown kind {row.kind}" if row.kind not in _KINDS else "it refers to a segment without an id"
+            opened.fault = self.fault(Kind.PAYLOAD, name, detail, key)
             return
         try:
             segment = UNPACK[row.kind](row.segment_id, self._plain_segment(row))
@@ -250,7 +251,8 @@ class Opening:
     def _thread_id_in_metadata(self) -> str | None:
         """The thread's id, if an application keeps it in metadata as many do."""
         for row in self.survey.metadata:
-            candidate = json.loads(row.document).get("thread_id")
+            document = json.loads(row.document)
+            candidate = document.get("thread_id") if isinstance(document, dict) else None
             if isinstance(candidate, str) and thread_key(candidate) == self.survey.key:
                 return candidate
         return None
@@ -292,6 +294,18 @@ class Opening:
         except UnreadableValueError as error:
             opened.faults.append(self._unopened(error, name, row.key))
             return
+        self._unpack(opened, plain, name)
+        if row.metadata_id not in self.documents:
+            detail = f"its metadata document {row.metadata_id} is missing"
+            opened.metadata_fault = self.fault(Kind.MISSING, name, detail, row.key)
+        else:
+            opened.metadata_fault = self.documents[row.metadata_id]
+
+    def _unpack(self, opened: OpenedRow, plain: bytes, name: str) -> None:
+        """Reads the document of a checkpoint whose checksum is right."""
+        if not self._names_its_own(opened, name):
+            return
+        row = opened.row
         pages = {each: page for each in row.segments if (page := self._page(each)) is not None}
         try:
             opened.payload = unpack_checkpoint(plain, row.segments, pages)
@@ -302,13 +316,7 @@ class Opening:
         except CorruptPayloadError as error:
             opened.faults.append(self._unopened(error, name, row.key))
         else:
-            self._check_owners(opened, name)
             self._read(list(inline_items_of(opened.payload)), None, name, row.key)
-        if row.metadata_id not in self.documents:
-            detail = f"its metadata document {row.metadata_id} is missing"
-            opened.metadata_fault = self.fault(Kind.MISSING, name, detail, row.key)
-        else:
-            opened.metadata_fault = self.documents[row.metadata_id]
 
     def _mend(self) -> Mending:
         if self._mending is None:
@@ -322,17 +330,30 @@ class Opening:
         segment = self.segments.get(segment_id)
         return None if segment is None else segment.page
 
-    def _check_owners(self, opened: OpenedRow, name: str) -> None:
-        """A row names its own values, and pages: nothing else."""
-        for segment_id in opened.row.segments:
-            segment = self.segments.get(segment_id)
-            if segment is None or segment.head.kind == SegmentKind.PAGES:
-                continue
-            owner = segment.head.namespace, segment.head.checkpoint_id
-            if segment.head.kind != SegmentKind.VALUES or owner != opened.row.key:
-                detail = f"it names segment {segment_id} as its own, which belongs to checkpoint {shown(owner[1])}"
-                opened.faults.append(self.fault(Kind.LINK, name, detail, opened.row.key))
-                opened.payload = None
+    def _names_its_own(self, opened: OpenedRow, name: str) -> bool:
+        """Whether a row names only its own values, and pages.
+
+        What else it names at the end is left out, and it goes on: its payload refers to segments by position.
+        """
+        row = opened.row
+        is_own = [self._is_own(each, row) for each in row.segments]
+        if all(is_own):
+            return True
+        kept = is_own.index(False)
+        fault = self.fault(Kind.LINK, name, f"it names segment {row.segments[kept]}, which is not its own", row.key)
+        fault.is_mendable = not any(is_own[kept:])
+        if not fault.is_mendable or NO_ID in row.segments:
+            opened.faults.append(fault)
+        opened.row = replace(row, segments=row.segments[:kept])
+        return fault.is_mendable
+
+    def _is_own(self, segment_id: int, row: CheckpointRow) -> bool:
+        segment = self.segments.get(segment_id)
+        if segment is None:
+            return segment_id != NO_ID
+        head = segment.head
+        is_owner = (head.namespace, head.checkpoint_id) == row.key
+        return (head.kind == SegmentKind.PAGES and row.depth == 0) or (head.kind == SegmentKind.VALUES and is_owner)
 
 
 def _by_key(rows: Iterable[_Row], key: Any) -> dict[Any, list[_Row]]:

@@ -129,8 +129,10 @@ class _Planner:
         for key, opened in self.inspection.opening.rows.items():
             if opened.row is not opened.stored and key not in lost:
                 self.updates[key] = RowUpdate(opened.row)
-                detail = next((fault.detail for fault in opened.faults if fault.kind in (Kind.LINK, Kind.CYCLE)), "")
-                self._act("mend", f"checkpoint {shown(key[1])}", detail, key)
+                reasons = [
+                    fault.detail for fault in self.inspection.opening.faults if fault.key == key and fault.is_mendable
+                ]
+                self._act("mend", f"checkpoint {shown(key[1])}", "; ".join(reasons), key)
 
     def _reanchor(self, lost: set[RowKey]) -> None:
         """Rows that are built on lost ones become anchors."""

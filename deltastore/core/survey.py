@@ -13,6 +13,8 @@ from deltastore.core.model import CheckpointRow, MetadataRow, SegmentRow, Thread
 
 BATCH_BYTES = 8 * 1024 * 1024
 BATCH_SEGMENTS = 2000
+NO_ID = 0
+"""Stands for NULL among ids of segments. No segment has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from deltastore.core.survey import Removal, Repairs
 from deltastore.postgres.edit import PostgresEdit
 from deltastore.postgres.queries import AnyConnection, statements
@@ -98,6 +100,7 @@ class PostgresRepair(PostgresSurvey):
         await self._edit.renew()
 
     async def _remove(self, removal: Removal) -> None:
+        removal = replace(removal, reason=removal.reason.replace("\x00", "\ufffd"))  # texts of PostgreSQL hold no NUL
         queries, connection, key = self._repair_queries, self._connection, self._key
         if removal.checkpoint is not None:
             await queries.quarantine_checkpoint(connection, key, removal.checkpoint, removal)

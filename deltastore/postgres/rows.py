@@ -20,7 +20,7 @@ from deltastore.core.model import (
     ThreadOutline,
     ThreadRef,
 )
-from deltastore.errors import BrokenChainError
+from deltastore.errors import BrokenChainError, CorruptPayloadError
 
 _Row = TypeVar("_Row")
 
@@ -93,7 +93,7 @@ def checkpoint_row(record: Any) -> CheckpointRow:
 def segment_row(record: Any) -> SegmentRow:
     """A segment from a record with the columns in the order of `SegmentRow`."""
     segment_id, kind, namespace, checkpoint_id, payload, references = record
-    return SegmentRow(segment_id, _KINDS[kind], namespace, checkpoint_id, payload, numbers(references))
+    return SegmentRow(segment_id, _kind(kind), namespace, checkpoint_id, payload, numbers(references))
 
 
 def list_entry(record: Any) -> ListEntry:
@@ -145,7 +145,7 @@ def chains(records: Iterable[Any], thread_key: bytes, namespace: str, wanted: Se
     metadata: dict[int, MetadataRow] = {}
     for part, number, label, checkpoint_id, parent_id, small, hidden, orphaned, ids, payload in records:
         if part == _SEGMENT:
-            segment = SegmentRow(number, _KINDS[small], label, checkpoint_id, payload, numbers(ids))
+            segment = SegmentRow(number, _kind(small), label, checkpoint_id, payload, numbers(ids))
             _keep(segments, number, segment, "segment")
         elif part == _CHECKPOINT:
             if checkpoint_id in rows:
@@ -231,6 +231,15 @@ def keys(values: Iterable[bytes]) -> str:
     return "{" + ",".join(f'"\\\\x{value.hex()}"' for value in values) + "}"
 
 
+def _kind(number: int) -> SegmentKind:
+    if number not in _KINDS:
+        raise CorruptPayloadError("a segment is of an unknown kind", detail=f"found {number}")
+    return _KINDS[number]
+
+
 def numbers(text: str | None) -> tuple[int, ...]:
-    """The numbers in the text of a PostgreSQL array; none for NULL."""
-    return tuple(map(int, text[1:-1].split(","))) if text and text != "{}" else ()
+    """The numbers in the text of a PostgreSQL array; none for NULL. Raises `CorruptPayloadError` for a NULL in it."""
+    try:
+        return tuple(map(int, text[1:-1].split(","))) if text and text != "{}" else ()
+    except ValueError as error:
+        raise CorruptPayloadError("a row names segments without an id", detail=f"found {text}") from error

@@ -34,12 +34,13 @@ SELECT thread_id, epoch FROM {schema}.delta_threads WHERE thread_key = $1;
 
 -- name: survey_checkpoints
 -- All checkpoints.
-SELECT namespace, checkpoint_id, parent_id, depth, segments::text AS segments, payload, metadata_id, hidden, orphaned
+SELECT namespace, checkpoint_id, parent_id, depth, array_replace(segments, NULL, 0)::text AS segments, payload,
+    metadata_id, hidden, orphaned
 FROM {schema}.delta_checkpoints WHERE thread_key = $1 ORDER BY namespace, checkpoint_id;
 
 -- name: survey_segments
 -- All segments without their payloads.
-SELECT segment_id, kind, namespace, checkpoint_id, segment_references::text AS segment_references,
+SELECT segment_id, kind, namespace, checkpoint_id, array_replace(segment_references, NULL, 0)::text AS segment_references,
     octet_length(payload) AS payload_bytes
 FROM {schema}.delta_segments WHERE thread_key = $1 ORDER BY segment_id;
 
@@ -54,5 +55,6 @@ SELECT count(*) AS number FROM {schema}.delta_quarantine WHERE thread_key = $1;
 
 -- name: survey_payloads
 -- Some segments with their payloads.
-SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text AS segment_references
+SELECT segment_id, kind, namespace, checkpoint_id, payload,
+    array_replace(segment_references, NULL, 0)::text AS segment_references
 FROM {schema}.delta_segments WHERE thread_key = $1 AND segment_id = ANY ($2::text::bigint[]);

@@ -172,3 +172,31 @@ async def test_saves_and_repairs_at_one_moment(pool: Pool, saver: DeltaSaver) ->
     report = await verify_threads(other)
     assert report.is_sound, report.damaged
     await assert_reads_as(fresh(saver), story.steps[-1])
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "is_lost"),
+    [
+        ("UPDATE deltastore.delta_checkpoints SET segments = segments || ARRAY[{other}]::bigint[] {at}", "link", False),
+        ("UPDATE deltastore.delta_checkpoints SET segments = segments || ARRAY[NULL]::bigint[] {at}", "link", False),
+        ("UPDATE deltastore.delta_segments SET kind = 9 WHERE segment_id = {other}", "payload", True),
+        ("UPDATE deltastore.delta_segments SET segment_references = ARRAY[NULL]::bigint[] {of}", "payload", True),
+        ("UPDATE deltastore.delta_segments SET checkpoint_id = '\\x00' WHERE segment_id = {other}", "payload", True),
+        ("UPDATE deltastore.delta_metadata SET document = '[]'", "metadata", False),
+        ("UPDATE deltastore.delta_checkpoints SET depth = -1 {at}", "link", False),
+        ("UPDATE deltastore.delta_checkpoints SET checkpoint_id = '\\x0000' {at}", "payload", True),
+    ],
+)
+async def test_columns_that_make_no_sense(pool: Pool, saver: DeltaSaver, change: str, kind: str, is_lost: bool) -> None:
+    story = await grown(saver)
+    other = await pool.fetchval("SELECT max(segment_id) FROM deltastore.delta_segments WHERE kind = 3")
+    key = checkpoint_key(story.steps[7].id).hex()
+    where = {"other": other, "at": f"WHERE checkpoint_id = '\\x{key}'", "of": f"WHERE segment_id = {other}"}
+    await pool.execute(change.format(**where))
+    [outcome] = (await verify_threads(saver, ["story"], repair=True)).damaged
+    assert kind in {str(finding.kind) for finding in outcome.found.findings}
+    assert bool(outcome.found.lost) is is_lost
+    assert outcome.is_sound, outcome.left
+    lost = {place.checkpoint_id for place in outcome.found.lost}
+    found = {each.config["configurable"]["checkpoint_id"] async for each in fresh(saver).alist(config_of("story"))}
+    assert found == {step.id for step in story.steps} - lost - ({story.steps[7].id} if "\\x0000" in change else set())
