@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from deltastore.cache import Cache, CachedThread
+from deltastore.cache import STATES_PER_THREAD, Cache, CachedThread
 from deltastore.core.chain import Chain, describe, grow_histories, open_segment
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.model import (
@@ -128,7 +128,7 @@ class Reader:
             return {}
         target = chains.targets[0]
         state = chain.state(target)
-        self.remember(chains, chain, [target])
+        self.remember(chains, chain, chain.folded(target, STATES_PER_THREAD))
         histories = dict(state.histories)
         valued = [channel for channel in channels if channel in state.values]
         if valued:

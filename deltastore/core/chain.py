@@ -170,6 +170,18 @@ class Chain:
             self._states[each] = self._fold(row, body, parent)
         return self._states[checkpoint_id]
 
+    def folded(self, checkpoint_id: bytes, count: int) -> list[bytes]:
+        """The checkpoint and its nearest ancestors among those that are folded already, at most `count`, oldest first.
+
+        Who asks for one history often asks for the parent's next, as a listing of states does.
+        """
+        path: list[bytes] = []
+        current: bytes | None = checkpoint_id
+        while current in self.rows and current in self._states and len(path) < count:
+            path.append(current)
+            current = self.rows[current].parent_id
+        return path[::-1]
+
     def _path(self, checkpoint_id: bytes) -> list[bytes]:
         """The checkpoint and its ancestors that are not folded yet, nearest first."""
         path: list[bytes] = []
