@@ -85,10 +85,9 @@ def _print_database(target: Console, found: DatabaseStatistics) -> None:
         of = f"from {sample.threads:,} threads chosen by chance"
         _print_line(target, "compression", f"{sample.compression:,.1f} times ({of})")
         _print_stock(target, sample.stock_bytes, counts.payload_bytes, f"{of}; {ESTIMATE}")
-    if counts.disk_bytes:
-        _print_line(
-            target, "on disk", ", ".join(f"{name} {megabytes(size)}" for name, size in counts.disk_bytes.items())
-        )
+    large = [f"{name} {megabytes(size)}" for name, size in counts.disk_bytes.items() if size * 100 > disk]
+    if large:
+        _print_line(target, "on disk", ", ".join(large))
     _print_days(target, counts.days)
     _print_threads(target, "largest threads", counts.largest)
     _print_threads(target, f"fastest-growing threads of {len(counts.days)} days", counts.fastest)

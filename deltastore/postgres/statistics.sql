@@ -30,9 +30,8 @@ SELECT relname::text AS name, (pg_total_relation_size(oid) + coalesce(
     (SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_catalog.pg_inherits WHERE inhparent = pg_class.oid), 0
 ))::bigint AS disk_bytes
 FROM pg_catalog.pg_class
-WHERE oid IN ('{schema}.delta_threads'::regclass, '{schema}.delta_checkpoints'::regclass,
-    '{schema}.delta_segments'::regclass, '{schema}.delta_metadata'::regclass, '{schema}.delta_quarantine'::regclass,
-    '{schema}.delta_staging'::regclass);
+WHERE relnamespace = '{schema}'::regnamespace AND relname LIKE 'delta\_%' AND relkind IN ('r', 'p') AND NOT relispartition
+ORDER BY disk_bytes DESC, name;
 
 -- name: count_days
 -- What came between keys ($1, ascending), of all threads or one: 0 is what came before the first of them.
