@@ -17,7 +17,7 @@ import asyncio
 import concurrent.futures
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 from deltastore.engine import Engine
@@ -234,3 +234,10 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 async def _as_coroutine(awaitable: Awaitable[T]) -> T:
     return await awaitable
+
+
+class Done:
+    """What a finished call returns, so that it can be awaited all the same."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from ()

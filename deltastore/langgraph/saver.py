@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -31,7 +31,7 @@ from deltastore.core.memo import Memos
 from deltastore.core.retained import RetentionReport
 from deltastore.core.retention import RetentionPolicy
 from deltastore.engine import Engine
-from deltastore.langgraph.bridge import Bridge, Open
+from deltastore.langgraph.bridge import Bridge, Done, Open
 from deltastore.langgraph.calls import Calls
 from deltastore.langgraph.observed import observed_calls
 from deltastore.langgraph.serializer import LoadedTypesSerializer
@@ -91,7 +91,7 @@ class EngineSaver(BaseCheckpointSaver[Any]):
         if self._bridge.is_home():
             return self._bridge.arun(_setup)
         self._bridge.run(_setup)
-        return _Done()
+        return Done()
 
     # --- for other parts of deltastore
 
@@ -392,10 +392,3 @@ class EngineSaver(BaseCheckpointSaver[Any]):
 
 async def _setup(engine: Engine) -> None:
     await engine.storage.setup()
-
-
-class _Done:
-    """What a finished `setup` returns, so that it can be awaited all the same."""
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        yield from ()
