@@ -97,6 +97,7 @@ class Chain:
         writes: The write segments by the checkpoint that they were written to.
         segments: All segments that came with the rows, by id.
         pages: The pages by segment id.
+        owners: Which checkpoint each segment of values was written with.
     """
 
     thread: ThreadRef
@@ -107,6 +108,7 @@ class Chain:
     writes: dict[bytes, list[OpenSegment]] = field(default_factory=dict)
     segments: dict[int, OpenSegment] = field(default_factory=dict)
     pages: dict[int, PieceList] = field(default_factory=dict)
+    owners: dict[int, bytes] = field(default_factory=dict)
     _states: dict[bytes, State] = field(default_factory=dict)
     _payloads: dict[bytes, CheckpointPayload] = field(default_factory=dict)
 
@@ -143,12 +145,16 @@ class Chain:
                 chain.writes.setdefault(segment.checkpoint_id, []).append(known_segment)
             elif known_segment.page is not None:
                 chain.pages[segment.segment_id] = known_segment.page
+            else:
+                chain.owners[segment.segment_id] = segment.checkpoint_id
         return chain
 
     def payload(self, checkpoint_id: bytes) -> CheckpointPayload:
         """The opened payload of a row."""
         if checkpoint_id not in self._payloads:
             row = self.rows[checkpoint_id]
+            if row.segments and self.owners.get(row.segments[0], checkpoint_id) != checkpoint_id:
+                raise BrokenChainError(f"{self._at(checkpoint_id)} names the values of another checkpoint as its own")
             try:
                 plain = unseal(row.payload, associated=checkpoint_binding(row), cipher=self.cipher)
                 self._payloads[checkpoint_id] = unpack_checkpoint(plain, row.segments, self.pages)

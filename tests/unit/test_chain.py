@@ -30,7 +30,7 @@ from deltastore.core.payload import (
     pack_writes,
     segment_binding,
 )
-from deltastore.core.pieces import NewPage, PieceList, Run
+from deltastore.core.pieces import NewPage, PieceList, Run, own
 from deltastore.core.state import History, State, Value
 from deltastore.core.writes import OpenSegment, Write
 from deltastore.errors import BrokenChainError, CorruptPayloadError, StoredDataError, UnreadableValueError
@@ -350,3 +350,20 @@ def test_values_of_a_segment_are_opened_with_it():
     chain = Chain.of(THREAD, "", [], [SegmentRow(3, SegmentKind.VALUES, "", key(0), plain)], frozenset(), None)
     assert chain.segments[3].items == (b"\x00\x01",)
     assert chain.writes == {}
+
+
+def test_values_of_another_checkpoint_are_no_own_values():
+    rows = Rows()
+    anchor = Anchor(header(0), {"a": Value(1, PieceList([own(0)]))}, {})
+    rows.add(0, None, 0, anchor, 9)
+    row = rows.rows[key(0)]
+    plain = pack_checkpoint(CheckpointPayload([], anchor), (), 0, True)
+    rows.change(0, payload=seal(plain, associated=checkpoint_binding(row)))
+    for owner, is_right in ((key(0), True), (key(1), False)):
+        sealed = seal(pack_values([b"v"]), associated=segment_binding(SegmentKind.VALUES, "", owner))
+        rows.segments[:] = [SegmentRow(9, SegmentKind.VALUES, "", owner, sealed)]
+        if is_right:
+            assert rows.chain().state(key(0)).values["a"].pieces.places == [location(9, 0)]
+        else:
+            with pytest.raises(BrokenChainError, match="values of another checkpoint"):
+                rows.chain().state(key(0))
