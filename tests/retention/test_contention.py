@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import asyncpg
 import pytest
 
 from deltastore import DeltaSaver, RetentionPolicy, RetentionRule
@@ -126,3 +127,33 @@ async def test_a_thread_pinned_or_deleted_meanwhile(saver: DeltaSaver, monkeypat
     monkeypatch.setattr(type(storage), "view", changing)
     report = await saver.aretain(POLICY)
     assert (report.seen_threads, report.threads, report.failures) == (2, 0, ())
+
+
+SLOW_DELETION = """
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(20); RETURN old; END';
+CREATE TRIGGER slow BEFORE DELETE ON deltastore.delta_checkpoints FOR EACH STATEMENT
+WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION slow()
+"""
+
+
+async def test_a_removal_that_takes_too_long_is_undone_and_holds_nobody_up_for_longer(
+    database_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retaining, "SHORT_WAIT", LockBounds(20, 300))
+    async with DeltaSaver.from_conn_string(database_dsn) as saver:
+        thread = await grown(saver, "t")
+        connection = await asyncpg.connect(database_dsn)
+        await connection.execute(SLOW_DELETION)
+        retain = asyncio.create_task(saver.aretain(POLICY))
+        while not await connection.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):  # noqa: ASYNC110 - it is the server that is asked
+            await asyncio.sleep(0)
+        await asyncio.wait_for(more(saver, thread), 10)
+        report = await retain
+        assert [each.thread_id for each in report.failures] == ["t"]
+        assert "statement timeout" in report.failures[0].reason
+        assert report.lock_ms_max < 5000
+        assert await left(saver, thread) == 7
+        await connection.execute("DROP TRIGGER slow ON deltastore.delta_checkpoints")
+        await connection.close()
+        assert (await saver.aretain(POLICY)).checkpoints == 5
+        assert await left(saver, thread) == 2
