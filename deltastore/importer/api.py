@@ -18,7 +18,8 @@ from deltastore.core.codec import Codec
 from deltastore.engine import Engine
 from deltastore.errors import InvalidConfigError
 from deltastore.importer.estimate import estimate
-from deltastore.importer.migration import Migration, Options, Target
+from deltastore.importer.landing import Target
+from deltastore.importer.migration import Migration, Options
 from deltastore.importer.reading import Reading
 from deltastore.importer.report import Outcome, Report
 from deltastore.importer.savers import SaverSource

@@ -12,7 +12,7 @@ from langgraph.checkpoint.serde.types import TASKS
 from deltastore.core.codec import SNAPSHOT, Codec, EncodedValue, ValueKind
 from deltastore.core.digests import digest
 from deltastore.importer.raw import Cut, RawValues, whole
-from deltastore.importer.source import Node, SkipThread, SourceCheckpoint, SourceWrite
+from deltastore.importer.source import NOTHING_BEFORE, Before, Node, SkipThread, SourceCheckpoint, SourceWrite
 from deltastore.importer.tree import Ancestors
 
 OWN_SENDS_VERSION = 4
@@ -69,16 +69,23 @@ class Assembler:
         raw: Encodes values that the tables hold as bytes.
         stored: Namespace, channel and version of every stored value.
         order: The checkpoints that will come.
+        before: What is known of those that came in an earlier run.
     """
 
     def __init__(
-        self, codec: Codec, raw: RawValues, stored: Mapping[tuple[str, str, str], int], order: Sequence[Node]
+        self,
+        codec: Codec,
+        raw: RawValues,
+        stored: Mapping[tuple[str, str, str], int],
+        order: Sequence[Node],
+        before: Before = NOTHING_BEFORE,
     ) -> None:
         self._codec = codec
         self._raw = raw
         self._stored = stored
         self._stored_channels = {(namespace, channel) for namespace, channel, _ in stored}
-        self._delta_channels: set[str] = set()
+        self._checked = before.nodes
+        self._delta_channels = {*before.delta_channels}
         self._tokens: Ancestors[tuple[Mapping[str, Any], dict[str, Token]]] = Ancestors(order)
         self._cuts: Ancestors[dict[str, Cut]] = Ancestors(order)
 
@@ -96,7 +103,8 @@ class Assembler:
             row.tokens[TASKS] = SENDS, node.parent_id or ""
         parent_versions, parent_tokens = self._tokens.parent_of(node) or ({}, {})
         row.changed = {channel: token for channel, token in row.tokens.items() if parent_tokens.get(channel) != token}
-        self._check_missing(row, parent_versions)
+        if node.key not in self._checked:
+            self._check_missing(row, parent_versions)
         self._tokens.keep(node, (dict(versions), row.tokens))
 
     def assemble(self, row: StoredCheckpoint, values: Mapping[tuple[str, str], Typed]) -> SourceCheckpoint:
@@ -131,7 +139,12 @@ class Assembler:
     def _check_marker(self, row: StoredCheckpoint, channel: str, kind: str, value: EncodedValue) -> None:
         if value.kind & SNAPSHOT:
             self._delta_channels.add(channel)
-        elif kind == INLINE and channel in self._delta_channels and row.tokens[channel][1] == "true":
+        elif (
+            kind == INLINE
+            and channel in self._delta_channels
+            and row.tokens[channel][1] == "true"
+            and row.node.key not in self._checked
+        ):
             raise SkipThread(f"{row.where}: the stored snapshot of the DeltaChannel {channel!r} is missing")
 
     def _check_missing(self, row: StoredCheckpoint, parent_versions: Mapping[str, Any]) -> None:

@@ -69,7 +69,10 @@ class ThreadBuilder:
         options: How the engine works that will read the thread.
         numbers: Segment ids.
         parents: States of checkpoints with children that are still to come.
+        places: The place of each item that the thread has, by its digest.
+        described: The id of each metadata document that the thread has, by its plain bytes.
         payload_bytes: Bytes of all payloads that were made.
+        waiting_bytes: About the size of the rows that wait to be taken.
     """
 
     thread: ThreadRef
@@ -78,10 +81,10 @@ class ThreadBuilder:
     options: EngineOptions
     numbers: Numbers
     parents: Ancestors[Parent]
+    places: dict[bytes, int] = field(default_factory=dict)
+    described: dict[bytes, int] = field(default_factory=dict)
     payload_bytes: int = 0
     waiting_bytes: int = 0
-    _places: dict[bytes, int] = field(default_factory=dict)
-    _described: dict[bytes, int] = field(default_factory=dict)
     _checkpoints: list[CheckpointRow] = field(default_factory=list)
     _segments: list[SegmentRow] = field(default_factory=list)
     _metadata: list[MetadataRow] = field(default_factory=list)
@@ -100,7 +103,7 @@ class ThreadBuilder:
             None if parent is None else parent.state,
             () if parent is None else parent.writes,
             _marks,
-            Items(self._places.get, self.options.inline_bytes),
+            Items(self.places.get, self.options.inline_bytes),
             foreign={},
             snapshot_frequency=self.options.snapshot_frequency,
             ignored=self.options.ignored_channels,
@@ -131,7 +134,7 @@ class ThreadBuilder:
                 validate.name(task_path, "task_path"),
                 tuple((each.index, validate.name(each.channel, "channel name"), each.value) for each in task_writes),
             )
-            items = Items(self._places.get, 0)
+            items = Items(self.places.get, 0)
             drafted = draft_writes(put, items)
             segment = seal_writes(put, drafted, items, self.cipher)
             ids = await self.numbers.take(1)
@@ -168,12 +171,12 @@ class ThreadBuilder:
 
     def _describe(self, put: Put) -> int:
         """The id of the metadata document, which is stored once."""
-        if put.shared not in self._described:
+        if put.shared not in self.described:
             metadata = seal_metadata(put, self.cipher)
-            self._described[put.shared] = metadata.metadata_id
+            self.described[put.shared] = metadata.metadata_id
             self._metadata.append(metadata)
             self._count(metadata.payload)
-        return self._described[put.shared]
+        return self.described[put.shared]
 
     def _store(self, namespace: str, checkpoint_id: bytes, ids: Sequence[int], segments: Sequence[NewSegment]) -> None:
         for segment_id, new in zip(ids, segments, strict=True):
@@ -189,7 +192,7 @@ class ThreadBuilder:
     def _learn(self, segment_id: int, items: Sequence[bytes]) -> None:
         """Remembers where the items of a segment are."""
         for index, item in enumerate(items):
-            self._places.setdefault(digest(item), location(segment_id, index))
+            self.places.setdefault(digest(item), location(segment_id, index))
 
 
 def _marks(value: Value) -> list[Any]:

@@ -8,7 +8,9 @@ from itertools import count
 
 from deltastore.conversion import validate
 from deltastore.errors import DeltastoreError
-from deltastore.importer.migration import Landing, Migration
+from deltastore.importer.builder import Numbers
+from deltastore.importer.landing import landing_of
+from deltastore.importer.migration import Migration
 from deltastore.importer.report import Outcome, Report, Status
 from deltastore.importer.source import SkipThread
 from deltastore.importer.tree import order_of
@@ -58,9 +60,11 @@ async def _look(migration: Migration, thread_id: str, *, build: bool) -> Outcome
                 async def take(wanted: int) -> Sequence[int]:
                     return [next(numbers) for _ in range(wanted)]
 
-                landing = Landing(thread, migration.target, take, order, {node.key for node in order}, lambda _: None)
-                async for _ in landing.batches(opened):
+                landing = landing_of(thread, migration.target, order, lambda _: None)
+                landing.builder.numbers = Numbers(take)
+                async for _ in landing.checkpoints(opened):
                     pass
+                await landing.orphans(opened)
                 target_bytes = landing.builder.payload_bytes
     except (SkipThread, DeltastoreError) as error:
         return Outcome(thread_id, Status.FAILED, str(error))

@@ -12,7 +12,7 @@ from deltastore.core.model import SegmentKind, ThreadRows
 from deltastore.core.writes import OpenSegment, StoredWrite, effective
 from deltastore.importer.source import Node, ThreadShape
 from deltastore.loaded import ItemReader
-from deltastore.storage import ThreadEdit
+from deltastore.storage import ThreadView
 
 WriteKey = tuple[str, bytes, str, int]
 
@@ -26,7 +26,7 @@ class Standing(Enum):
 
 
 async def standing(
-    edit: ThreadEdit,
+    view: ThreadView,
     rows: ThreadRows,
     shape: ThreadShape,
     wanted: Mapping[tuple[str, str], Node],
@@ -35,7 +35,7 @@ async def standing(
     """Compares a thread with the one in the source.
 
     Args:
-        edit: The thread in the target.
+        view: The thread in the target.
         rows: Its structure.
         shape: The thread in the source.
         wanted: Which of the source's checkpoints should be in the target.
@@ -51,7 +51,7 @@ async def standing(
         return Standing.DIVERGED, f"the target has {len(extra)} checkpoints that the source does not have"
     needed = {_row_key(*key) for key in wanted}
     source_writes = {_write_key(key) for key in shape.writes}
-    writes, segments = await _stored_writes(edit, rows, cipher)
+    writes, segments = await _stored_writes(view, rows, cipher)
     extra_writes = writes.keys() - source_writes
     if extra_writes:
         return Standing.DIVERGED, f"the target has {len(extra_writes)} pending writes that the source does not have"
@@ -59,7 +59,7 @@ async def standing(
         return Standing.BEHIND, ""
     if any(key[:2] in needed or key[:2] not in source for key in source_writes - writes.keys()):
         return Standing.BEHIND, ""
-    items = await _items_of(edit, rows, segments, [writes[key] for key in writes if key[3] < 0], cipher)
+    items = await _items_of(view, rows, segments, [writes[key] for key in writes if key[3] < 0], cipher)
     for key, value in shape.changing.items():
         found = writes.get(_write_key(key))
         if found is not None and items.read(found.write.pieces) != value.items:
@@ -77,13 +77,13 @@ def _write_key(key: tuple[str, str, str, int]) -> WriteKey:
 
 
 async def _stored_writes(
-    edit: ThreadEdit, rows: ThreadRows, cipher: Cipher | None
+    view: ThreadView, rows: ThreadRows, cipher: Cipher | None
 ) -> tuple[dict[WriteKey, StoredWrite], dict[int, OpenSegment]]:
     """The pending writes that count in the target, and the segments that hold them."""
     ids = [segment.segment_id for segment in rows.segments if segment.kind is SegmentKind.WRITES]
     by_checkpoint: dict[tuple[str, bytes], list[OpenSegment]] = {}
     segments: dict[int, OpenSegment] = {}
-    for row in await edit.segments(ids):
+    for row in await view.segments(ids):
         opened = segments[row.segment_id] = open_segment(rows.thread, row, cipher)
         by_checkpoint.setdefault((row.namespace, row.checkpoint_id), []).append(opened)
     writes = {
@@ -95,7 +95,7 @@ async def _stored_writes(
 
 
 async def _items_of(
-    edit: ThreadEdit,
+    view: ThreadView,
     rows: ThreadRows,
     segments: Mapping[int, OpenSegment],
     writes: list[StoredWrite],
@@ -104,7 +104,7 @@ async def _items_of(
     """Finds the items of some writes."""
     found = dict(segments)
     missing = {each for stored in writes for each in stored.write.pieces.segment_ids()} - found.keys()
-    for row in await edit.segments(sorted(missing)) if missing else ():
+    for row in await view.segments(sorted(missing)) if missing else ():
         found[row.segment_id] = open_segment(rows.thread, row, cipher)
     return ItemReader(f"thread {rows.thread.thread_id!r}", found)
 

@@ -2,11 +2,18 @@
 
 Each thread lands in one transaction: it is there whole, or not at all. So a run that was killed leaves nothing half,
 and the next one goes on with the threads that are missing. Rows are handed to the transaction as they are made, so a
-thread of any size takes little memory; deltas are so much smaller than what they come from that no thread is too large.
+thread of any size takes little memory.
 
-A thread that is there already is left alone; a later pass with `since_last` looks at it too. It is imported anew, again
-in one transaction, if the source has more than the target, and the target nothing that the source does not have. A
-thread that went on in the target is never touched.
+A large thread (`PartLimits`) would have to be read from its beginning each time. So its rows are staged first, in
+parts, each in a transaction of its own: bytes in a table that no reader looks at (`storage.Staging`, `parts.py`). When
+all are there, one transaction makes the thread of them and removes them; the rows are deltas, so that is short against
+the reading. After a kill the next run rebuilds what the first one knew from the parts (`replay.py`) and asks the source
+for the rest. Parts that do not fit the source any more are made anew. A thread with parts goes on in parts, whatever
+the limits are now. Pending writes without a checkpoint are not staged: they are read in the end.
+
+A thread that is there already is left alone; a later pass with `since_last` looks at it too. It is imported anew, in
+the same way, if the source has more than the target, and the target nothing that the source does not have. A thread
+that went on in the target is never touched. With `latest_only` a thread is pruned before anyone sees it.
 
 A thread that cannot be read exactly is reported and skipped. What ends a run is the database, or being cancelled.
 """
@@ -14,15 +21,12 @@ A thread that cannot be read exactly is reported and skipped. What ends a run is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from deltastore.conversion import validate
-from deltastore.core.codec import Codec
-from deltastore.core.frame import Cipher
-from deltastore.core.model import CheckpointRow, NewRows, ThreadRef
-from deltastore.engine import Engine
+from deltastore.core.model import ThreadRef
 from deltastore.errors import (
     DatabaseError,
     DatabaseUnavailableError,
@@ -30,14 +34,19 @@ from deltastore.errors import (
     SchemaVersionError,
     StoredDataError,
 )
-from deltastore.importer.builder import Numbers, TakeNumbers, ThreadBuilder
+from deltastore.importer.builder import Numbers
 from deltastore.importer.existing import Standing, heads, standing
+from deltastore.importer.landing import Landing, PartLimits, Target, Visibility, landing_of
+from deltastore.importer.parts import Parts, resume
+from deltastore.importer.replay import Replay
 from deltastore.importer.report import Outcome, Report, Status
 from deltastore.importer.source import Node, OpenThread, SkipThread, Source, ThreadShape
-from deltastore.importer.tree import Ancestors, order_of
+from deltastore.importer.tree import order_of
 from deltastore.importer.verify import Verifier, Verify, chosen
+from deltastore.storage import ThreadEdit, ThreadView
 
-BATCH_BYTES = 8 * 1024 * 1024
+STALE_SECONDS = 24 * 3600.0
+"""Parts of a thread that the source does not have are removed when nobody added to them for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class Options:
         since_last: Look at threads that are in the target already, and catch up.
         verify: Which checkpoints to load from both sides and compare.
         workers: How many threads at the same time.
+        limits: When a thread lands in parts.
     """
 
     thread_ids: Sequence[str] | None = None
@@ -61,6 +71,7 @@ class Options:
     since_last: bool = False
     verify: Verify = "sample"
     workers: int = 2
+    limits: PartLimits = field(default_factory=PartLimits)
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -70,18 +81,17 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where threads go.
+class Plan:
+    """What is to be moved of one thread: all checkpoints in order, of which readers will see the wanted ones."""
 
-    Attributes:
-        engine: Over the target's storage, with the options that the saver will have.
-        codec: The saver's.
-        cipher: The saver's, if it encrypts.
-    """
+    thread: ThreadRef
+    shape: ThreadShape
+    order: Sequence[Node]
+    wanted: Mapping[tuple[str, str], Node]
 
-    engine: Engine
-    codec: Codec
-    cipher: Cipher | None = None
+
+LANDING = frozenset({Status.IMPORTED, Status.CAUGHT_UP})
+"""What becomes of threads that are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class Migration:
         options: What to migrate, and how.
         progress: Told each thread's outcome when it is done.
         advance: Told how many source bytes were read since it was last told.
+        staged: Keys of the threads that had parts when the run began.
     """
 
     source: Source
@@ -103,6 +114,7 @@ class Migration:
     options: Options = field(default_factory=Options)
     progress: Callable[[Outcome], None] = lambda _: None
     advance: Callable[[int], None] = lambda _: None
+    staged: set[bytes] = field(default_factory=set)
 
     async def run(self) -> Report:
         """Moves all threads.
@@ -111,6 +123,7 @@ class Migration:
             DatabaseError: One of the databases is away or refuses; threads that landed stay.
         """
         report = Report()
+        self.staged.update(each.thread.key for each in await self.target.engine.storage.staging().threads())
         queue: asyncio.Queue[str | None] = asyncio.Queue(2 * self.options.workers)
         try:
             async with asyncio.TaskGroup() as group:
@@ -122,6 +135,7 @@ class Migration:
                     await queue.put(None)
         except* DatabaseError as group_error:
             raise group_error.exceptions[0] from None
+        await self._drop_stale(report)
         return report
 
     async def thread_ids(self) -> AsyncIterator[str]:
@@ -172,105 +186,123 @@ class Migration:
         order = order_of(shape.nodes)
         if not order:
             return Outcome(thread.thread_id, Status.FAILED, "the source has no checkpoint of this thread")
-        outcome = Outcome(thread.thread_id, Status.IMPORTED, checkpoints=len(order), source_bytes=shape.source_bytes)
         wanted = {node.key: node for node in order}
         if self.options.latest_only:
             wanted = heads(wanted)
+        plan = Plan(thread, shape, order, wanted)
+        if thread.key in self.staged or self.options.limits.are_reached(shape):
+            return await self._move_in_parts(plan, opened)
+        landing = landing_of(thread, self.target, order, self.advance)
         async with self.target.engine.storage.edit(thread.key) as edit:
-            rows = await edit.rows()
-            if rows is not None:
-                found, reason = await standing(edit, rows, shape, wanted, self.target.cipher)
-                if found is not Standing.BEHIND:
-                    status = Status.PRESENT if found is Standing.SAME else Status.DIVERGED
-                    return Outcome(thread.thread_id, status, reason)
-                outcome = replace(outcome, status=Status.CAUGHT_UP)
-            await edit.restart(thread)
-            landing = Landing(thread, self.target, edit.numbers, order, wanted.keys(), self.advance)
-            async for batch in landing.batches(opened):
-                await edit.insert(batch)
-        self.target.engine.cache.forget(thread.key)
+            status, reason = await self._standing(edit, plan)
+            if status in LANDING:
+                await self._land(edit, plan, opened, landing, None)
+        return await self._landed(plan, opened, landing, status, reason)
+
+    async def _move_in_parts(self, plan: Plan, opened: OpenThread) -> Outcome:
+        storage, key = self.target.engine.storage, plan.thread.key
+        async with storage.view(key) as view:
+            status, reason = await self._standing(view, plan)
+        if status not in LANDING:
+            await storage.staging().drop(key)
+            return Outcome(plan.thread.thread_id, status, reason)
+        parts, landing = await self._stage(plan, opened)
+        async with storage.edit(key) as edit:
+            status, reason = await self._standing(edit, plan)
+            if status in LANDING:
+                await self._land(edit, plan, opened, landing, parts)
+            await edit.unstage()
+        return await self._landed(plan, opened, landing, status, reason)
+
+    async def _stage(self, plan: Plan, opened: OpenThread) -> tuple[Parts, Landing]:
+        """Adds the parts that are missing."""
+        storage, target, thread = self.target.engine.storage, self.target, plan.thread
+
+        async def take_numbers(count: int) -> Sequence[int]:
+            async with storage.edit(thread.key) as edit:
+                return await edit.numbers(count)
+
+        ignored = target.engine.options.ignored_channels
+        parts, replay, before, dropped = await resume(
+            storage.staging(), thread, lambda: Replay(thread, plan.shape, ignored, target.cipher)
+        )
+        landing = landing_of(thread, target, plan.order, self.advance, replay)
+        landing.limits, landing.before = self.options.limits, before
+        landing.builder.numbers = Numbers(take_numbers)
+        if dropped is not None:
+            landing.notes.append(f"some of its staged parts were made anew: {dropped}")
+        async for rows in landing.checkpoints(opened):
+            await parts.add(rows)
+        return parts, landing
+
+    async def _standing(self, view: ThreadView, plan: Plan) -> tuple[Status, str]:
+        """What is to become of a thread, and why."""
+        rows = await view.rows()
+        if rows is None:
+            return Status.IMPORTED, ""
+        found, reason = await standing(view, rows, plan.shape, plan.wanted, self.target.cipher)
+        if found is Standing.BEHIND:
+            return Status.CAUGHT_UP, ""
+        return (Status.PRESENT if found is Standing.SAME else Status.DIVERGED), reason
+
+    async def _land(
+        self, edit: ThreadEdit, plan: Plan, opened: OpenThread, landing: Landing, parts: Parts | None
+    ) -> None:
+        """Makes the thread, of its parts or right from the source."""
+        await edit.restart(plan.thread)
+        landing.builder.numbers = Numbers(edit.numbers)
+        visibility = Visibility(plan.wanted.keys(), len(plan.order))
+        async for rows in landing.checkpoints(opened) if parts is None else parts.all():
+            await edit.insert(visibility.marked(rows))
+        await edit.insert(await landing.orphans(opened))
         if self.options.latest_only:
-            await self.target.engine.maintenance.keep_latest(thread.key, self.target.cipher)
-        compared = chosen(list(wanted.values()), self.options.verify)
+            await self.target.engine.maintenance.keep_latest_in(edit, self.target.cipher)
+
+    async def _landed(self, plan: Plan, opened: OpenThread, landing: Landing, status: Status, reason: str) -> Outcome:
+        """The outcome of a thread, which is compared first if it was written."""
+        thread = plan.thread
+        if status not in LANDING:
+            return Outcome(thread.thread_id, status, reason)
+        self.target.engine.cache.forget(thread.key)
+        compared = chosen(list(plan.wanted.values()), self.options.verify)
         try:
             await self.verifier.verify(thread, opened, compared, is_cut_off=self.options.latest_only)
         except (SkipThread, StoredDataError) as error:
-            raise await self._failed(thread, shape, wanted, error) from error
+            raise await self._failed(plan, error) from error
         self.target.engine.cache.forget(thread.key)
-        return replace(
-            outcome,
-            checkpoints=len(wanted),
-            verified=len(compared),
-            target_bytes=landing.builder.payload_bytes,
+        return Outcome(
+            thread.thread_id,
+            status,
             notes=tuple(landing.notes),
+            checkpoints=len(plan.wanted),
+            verified=len(compared),
+            source_bytes=plan.shape.source_bytes,
+            target_bytes=landing.builder.payload_bytes,
         )
 
-    async def _failed(
-        self, thread: ThreadRef, shape: ThreadShape, wanted: Mapping[tuple[str, str], Node], error: Exception
-    ) -> SkipThread:
+    async def _failed(self, plan: Plan, error: Exception) -> SkipThread:
         """Removes a thread whose copy is wrong, unless it went on in the target since it landed."""
-        async with self.target.engine.storage.edit(thread.key) as edit:
-            rows = await edit.rows()
-            if rows is not None:
-                found, reason = await standing(edit, rows, shape, wanted, self.target.cipher)
-                if found is Standing.DIVERGED:
-                    return SkipThread(f"it went on in the target while it was compared ({reason}): {error}")
-        await self.target.engine.maintenance.delete_thread(thread.key)
+        async with self.target.engine.storage.edit(plan.thread.key) as edit:
+            status, reason = await self._standing(edit, plan)
+        if status is Status.DIVERGED:
+            return SkipThread(f"it went on in the target while it was compared ({reason}): {error}")
+        await self.target.engine.maintenance.delete_thread(plan.thread.key)
         return SkipThread(f"verification failed, the target's copy was removed: {error}")
 
+    async def _drop_stale(self, report: Report) -> None:
+        """Removes parts that no run will go on with."""
+        staging = self.target.engine.storage.staging()
+        for staged in await staging.threads():
+            thread = staged.thread
+            if staged.idle_seconds < STALE_SECONDS:
+                continue
+            if await self._is_there(thread) or not await self._is_in_source(thread.thread_id):
+                await staging.drop(thread.key)
+                report.dropped.append(thread.thread_id)
 
-class Landing:
-    """The rows of one thread, in batches.
-
-    Args:
-        thread: The thread.
-        target: Where it goes.
-        take_numbers: Gives segment ids.
-        order: Its checkpoints.
-        visible: Which of them readers will see.
-        advance: Told how many source bytes were read.
-    """
-
-    def __init__(
-        self,
-        thread: ThreadRef,
-        target: Target,
-        take_numbers: TakeNumbers,
-        order: Sequence[Node],
-        visible: Collection[tuple[str, str]],
-        advance: Callable[[int], None],
-    ) -> None:
-        self.notes: list[str] = []
-        self.builder = ThreadBuilder(
-            thread, target.codec, target.cipher, target.engine.options, Numbers(take_numbers), Ancestors(order)
-        )
-        self._order = order
-        self._advance = advance
-        shown = {(validate.namespace(name), validate.checkpoint_key(key)) for name, key in visible}
-        self._shown = None if len(shown) == len(order) else shown
-
-    async def batches(self, opened: OpenThread) -> AsyncIterator[NewRows]:
-        """Reads the thread. Raises `SkipThread` and `CallerError`."""
-        async for checkpoint in opened.checkpoints(self._order):
-            await self.builder.add(checkpoint)
-            self._advance(checkpoint.source_bytes)
-            if self.builder.waiting_bytes > BATCH_BYTES:
-                yield self._rows()
-        async for node, writes in opened.orphans():
-            await self.builder.add_writes(node, writes)
-            self.notes.append(
-                f"namespace {node.namespace!r}: {len(writes)} pending writes to checkpoint {node.checkpoint_id!r}, "
-                "which does not exist; they were taken over"
-            )
-        yield self._rows()
-
-    def _rows(self) -> NewRows:
-        rows = self.builder.take_rows()
-        if self._shown is None:
-            return rows
-        return replace(rows, checkpoints=tuple(self._marked(row) for row in rows.checkpoints))
-
-    def _marked(self, row: CheckpointRow) -> CheckpointRow:
-        shown = self._shown or set()
-        orphaned = row.parent_id is not None and (row.namespace, row.parent_id) not in shown
-        return replace(row, hidden=row.key not in shown, orphaned=orphaned)
+    async def _is_in_source(self, thread_id: str) -> bool:
+        try:
+            async with self.source.open(thread_id) as opened:
+                return bool((await opened.shape()).nodes)
+        except SkipThread:
+            return True

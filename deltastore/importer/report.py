@@ -60,12 +60,14 @@ class Report:
         counts: Threads by status.
         unsettled: Threads that need attention.
         noted: Imported threads with notes.
+        dropped: Threads whose staged parts were removed, as no run will go on with them.
     """
 
     dry_run: bool = False
     counts: Counter[Status] = field(default_factory=Counter)
     unsettled: list[Outcome] = field(default_factory=list)
     noted: list[Outcome] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
     checkpoints: int = 0
     verified: int = 0
     source_bytes: int = 0
@@ -110,6 +112,7 @@ class Report:
             "estimated_seconds": self.estimated_seconds,
             "unsettled": [asdict(outcome) for outcome in self.unsettled],
             "noted": [asdict(outcome) for outcome in self.noted],
+            "dropped": self.dropped,
         }
 
 
@@ -133,6 +136,9 @@ def summary(report: Report) -> str:
     else:
         lines.append(f"{report.elapsed_seconds:,.1f} s")
     lines += [f"note, thread {each.thread_id!r}: {note}" for each in report.noted for note in each.notes]
+    lines += [
+        f"thread {each!r}: parts of an earlier run were removed, nothing will become of them" for each in report.dropped
+    ]
     lines += [f"{each.status}, thread {each.thread_id!r}: {each.reason}" for each in report.unsettled]
     if report.unsettled:
         lines.append("threads that failed or diverged are as they were before in the target; all others are done")

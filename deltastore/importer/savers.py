@@ -19,7 +19,16 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, Check
 
 from deltastore.core.codec import Codec, EncodedValue
 from deltastore.importer.reading import kept_of
-from deltastore.importer.source import Node, OpenThread, SkipThread, SourceCheckpoint, SourceWrite, ThreadShape
+from deltastore.importer.source import (
+    NOTHING_BEFORE,
+    Before,
+    Node,
+    OpenThread,
+    SkipThread,
+    SourceCheckpoint,
+    SourceWrite,
+    ThreadShape,
+)
 from deltastore.importer.tree import Ancestors
 
 
@@ -86,7 +95,11 @@ class _SaverThread:
                     changing[key] = write.value
         return ThreadShape(nodes, frozenset(writes), changing, source_bytes, newest or None)
 
-    async def checkpoints(self, order: Sequence[Node]) -> AsyncIterator[SourceCheckpoint]:
+    async def checkpoints(
+        self,
+        order: Sequence[Node],
+        before: Before = NOTHING_BEFORE,  # noqa: ARG002 - each checkpoint has all its values here
+    ) -> AsyncIterator[SourceCheckpoint]:
         """Its checkpoints in this order."""
         ancestors: Ancestors[dict[str, EncodedValue]] = Ancestors(order)
         for node in order:
@@ -96,8 +109,8 @@ class _SaverThread:
                 channel: self._codec.encode(value, f"{where}: channel {channel!r}")
                 for channel, value in found.checkpoint["channel_values"].items()
             }
-            before = ancestors.parent_of(node) or {}
-            kept = kept_of(before, values)
+            parent_values = ancestors.parent_of(node) or {}
+            kept = kept_of(parent_values, values)
             ancestors.keep(node, values)
             yield SourceCheckpoint(
                 node,

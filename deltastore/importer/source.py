@@ -90,14 +90,36 @@ class ThreadShape:
     newest: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What an earlier run that was stopped knew of a thread.
+
+    Attributes:
+        nodes: Checkpoints that it read. Where the order names one of them, then only as the parent of others: it was
+            checked before.
+        delta_channels: The DeltaChannels that it met.
+    """
+
+    nodes: frozenset[tuple[str, str]] = frozenset()
+    delta_channels: frozenset[str] = frozenset()
+
+
+NOTHING_BEFORE = Before()
+
+
 class OpenThread(Protocol):
     """One thread of a source, read as of one moment."""
 
     async def shape(self) -> ThreadShape:
         """Its structure. Raises `SkipThread`."""
 
-    def checkpoints(self, order: Sequence[Node]) -> AsyncIterator[SourceCheckpoint]:
-        """Its checkpoints in this order, in which each one follows its parent. Raises `SkipThread`."""
+    def checkpoints(self, order: Sequence[Node], before: Before = NOTHING_BEFORE) -> AsyncIterator[SourceCheckpoint]:
+        """Its checkpoints in this order, in which each one follows its parent. Raises `SkipThread`.
+
+        Args:
+            order: Which checkpoints. One whose parent is not among them is given with all its values.
+            before: What is known of those that are not among them.
+        """
 
     def orphans(self) -> AsyncIterator[tuple[Node, Sequence[SourceWrite]]]:
         """Pending writes to checkpoints that are not there."""

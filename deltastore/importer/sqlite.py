@@ -22,7 +22,16 @@ from deltastore.core.codec import EncodedValue
 from deltastore.errors import DatabaseRefusedError, InvalidConfigError
 from deltastore.importer.raw import OPTION, RawValues, encode_shallow, whole
 from deltastore.importer.reading import Reading, kept_of
-from deltastore.importer.source import Node, OpenThread, SkipThread, SourceCheckpoint, SourceWrite, ThreadShape
+from deltastore.importer.source import (
+    NOTHING_BEFORE,
+    Before,
+    Node,
+    OpenThread,
+    SkipThread,
+    SourceCheckpoint,
+    SourceWrite,
+    ThreadShape,
+)
 from deltastore.importer.tree import Ancestors
 
 
@@ -108,13 +117,17 @@ class _SqliteThread:
         time = None if newest is None else self._document(newest)[0].get("ts")
         return ThreadShape(nodes, frozenset(writes), changing, source_bytes, time)
 
-    async def checkpoints(self, order: Sequence[Node]) -> AsyncIterator[SourceCheckpoint]:
+    async def checkpoints(
+        self,
+        order: Sequence[Node],
+        before: Before = NOTHING_BEFORE,  # noqa: ARG002 - each checkpoint has all its values here
+    ) -> AsyncIterator[SourceCheckpoint]:
         """Its checkpoints in this order."""
         ancestors: Ancestors[dict[str, EncodedValue]] = Ancestors(order)
         for node in order:
             checkpoint, values, metadata, stored_bytes = self._document(node)
-            before = ancestors.parent_of(node) or {}
-            kept = kept_of(before, values)
+            parent_values = ancestors.parent_of(node) or {}
+            kept = kept_of(parent_values, values)
             ancestors.keep(node, values)
             yield SourceCheckpoint(
                 node,

@@ -23,7 +23,8 @@ from deltastore.core.model import ListQuery, ThreadRef
 from deltastore.engine import Engine
 from deltastore.errors import DatabaseError, InvalidConfigError
 from deltastore.importer.api import open_engine, verifier_of
-from deltastore.importer.migration import BATCH_BYTES, Options, Target
+from deltastore.importer.landing import BATCH_BYTES, Target
+from deltastore.importer.migration import Options
 from deltastore.importer.reading import Reading
 from deltastore.importer.report import Outcome, Report, Status
 from deltastore.importer.source import Node, SkipThread

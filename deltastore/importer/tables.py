@@ -32,7 +32,16 @@ from deltastore.errors import InvalidConfigError
 from deltastore.importer.assemble import FIRST_VERSION, OWN_SENDS_VERSION, Assembler, StoredCheckpoint, Typed
 from deltastore.importer.raw import RawValues
 from deltastore.importer.reading import Reading
-from deltastore.importer.source import Node, OpenThread, SkipThread, SourceCheckpoint, SourceWrite, ThreadShape
+from deltastore.importer.source import (
+    NOTHING_BEFORE,
+    Before,
+    Node,
+    OpenThread,
+    SkipThread,
+    SourceCheckpoint,
+    SourceWrite,
+    ThreadShape,
+)
 from deltastore.postgres.failures import DRIVER_ERRORS, translate
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.pool import Pool, PoolOptions, open_pool
@@ -150,9 +159,11 @@ class _TablesThread:
         newest = await self._connection.fetchval(self._text["newest"], self._thread_id)
         return ThreadShape(nodes, frozenset(writes), changing, source_bytes, newest)
 
-    async def checkpoints(self, order: Sequence[Node]) -> AsyncIterator[SourceCheckpoint]:
+    async def checkpoints(
+        self, order: Sequence[Node], before: Before = NOTHING_BEFORE
+    ) -> AsyncIterator[SourceCheckpoint]:
         """Its checkpoints in this order."""
-        assembler = Assembler(self._reading.codec, self._raw, self._blob_bytes, order)
+        assembler = Assembler(self._reading.codec, self._raw, self._blob_bytes, order, before)
         for chunk in self._chunks(order):
             rows = await self._rows(chunk)
             for row in rows:

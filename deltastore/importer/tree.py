@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from deltastore.importer.source import Node, SkipThread
@@ -65,3 +65,12 @@ class Ancestors(Generic[T]):
         if not self._left[key]:
             self._kept.pop(key, None)
         return found
+
+    def revise(self, change: Callable[[T], T]) -> None:
+        """Changes all that is remembered."""
+        self._kept = {key: change(kept) for key, kept in self._kept.items()}
+
+    @property
+    def kept(self) -> Mapping[tuple[str, str], T]:
+        """What is remembered now."""
+        return self._kept
