@@ -15,12 +15,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deltastore.cli.database import json_option, schema_option, serde_option, serializer
 from deltastore.importer.api import migrate as move
+from deltastore.importer.landing import PartLimits
 from deltastore.importer.migration import Options
 from deltastore.importer.report import Outcome, Report, Status, megabytes, summary
 from deltastore.importer.stock import is_stock, move_back
 
 HELP_FROM = "postgresql://… (LangGraph's tables), sqlite:///FILE, or package.module:factory of any saver."
 HELP_TO = "postgresql://…, embedded or embedded:FOLDER; stock-postgresql://… for the way back."
+
+HELP_PARTS = "Threads of so much data land in parts, so that a later run can go on within them."
+MEGABYTE = 1024 * 1024
 
 
 @click.command()
@@ -38,6 +42,7 @@ HELP_TO = "postgresql://…, embedded or embedded:FOLDER; stock-postgresql://…
 @click.option("--latest-only", is_flag=True, help="Only the newest checkpoint of each namespace.")
 @click.option("--since-last", is_flag=True, help="Look at threads that are there already, and catch up.")
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Threads at the same time.")
+@click.option("--parts-from", default=512, show_default=True, type=click.IntRange(0), metavar="MB", help=HELP_PARTS)
 @json_option
 @click.pass_context
 def migrate(context: click.Context, /, source: str, target: str, as_json: bool, **given: Any) -> None:
@@ -54,6 +59,7 @@ def migrate(context: click.Context, /, source: str, target: str, as_json: bool, 
         since_last=given["since_last"],
         verify=given["verify"],
         workers=given["workers"],
+        limits=PartLimits(from_bytes=given["parts_from"] * MEGABYTE),
     )
     shared = {"serde": serializer(given["serde"]), "schema": given["schema"]}
     with _Bar(quiet=as_json or not sys.stderr.isatty()) as bar:

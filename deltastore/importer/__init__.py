@@ -6,7 +6,8 @@
 """
 
 from deltastore.importer.api import migrate
+from deltastore.importer.landing import PartLimits
 from deltastore.importer.migration import Options
 from deltastore.importer.report import Outcome, Report, Status
 
-__all__ = ["Options", "Outcome", "Report", "Status", "migrate"]
+__all__ = ["Options", "Outcome", "PartLimits", "Report", "Status", "migrate"]

@@ -94,6 +94,7 @@ async def resume(
             while (rows := await parts.next()) is not None:
                 replay.take(rows)
                 at = parts.count
+            await staging.drop(thread.key, at + 1)  # what two runs left behind a gap
             at = 0
             return parts, replay, replay.finish(), dropped
         except StoredDataError as error:

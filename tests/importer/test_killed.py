@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from deltastore.importer import Options, Status, migrate
+from deltastore.importer import Options, PartLimits, Status, migrate
 from tests.importer.sources import delta, graphs, stock
 from tests.support.exact import exact_tuple
 
@@ -115,18 +115,22 @@ async def test_the_command_reports(database_dsn: str) -> None:
     assert "cannot be decoded" in failed["reason"]
 
 
-async def test_a_run_that_is_cancelled_leaves_nothing_half(database_dsn: str) -> None:
+@pytest.mark.parametrize("limits", [PartLimits(), PartLimits(from_bytes=0, part_checkpoints=2)], ids=["whole", "parts"])
+@pytest.mark.parametrize("reads", [1, 8, 15])
+async def test_a_run_that_is_cancelled_leaves_nothing_half(limits: PartLimits, reads: int, database_dsn: str) -> None:
     await fill(database_dsn, 0)
-    seen = asyncio.Event()
+    left, reached = iter(range(reads - 1, -1, -1)), asyncio.Event()
 
-    def progress(_: Any) -> None:
-        seen.set()
+    def advance(_: int) -> None:
+        if next(left) == 0:
+            reached.set()
 
-    task = asyncio.create_task(migrate(database_dsn, database_dsn, progress=progress))
-    await asyncio.sleep(0.05)
+    task = asyncio.create_task(migrate(database_dsn, database_dsn, Options(limits=limits), advance=advance))
+    await asyncio.wait([task, asyncio.create_task(reached.wait())], return_when=asyncio.FIRST_COMPLETED)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert counts(database_dsn, "deltastore")[0][0] in (0, 1)
-    report = await migrate(database_dsn, database_dsn)
-    assert sum(report.counts.values()) == 1
+    assert counts(database_dsn, "deltastore")[0][0] == 0
+    report = await migrate(database_dsn, database_dsn, Options(limits=limits, verify="full"))
+    assert report.counts == {Status.IMPORTED: 1}
+    assert report.verified == 15
