@@ -169,7 +169,7 @@ class Planner:
         }
 
     def _awaited(self, rows: ThreadRows) -> set[int]:
-        """Writes whose checkpoint may be under way."""
+        """Writes to checkpoints that are not there and young: under way, or removed a while ago (`_unconsumed`)."""
         stored = {row.key for row in rows.checkpoints}
         return {
             segment.segment_id
@@ -206,9 +206,17 @@ def _changes(
         else:
             updates.append(renumbered(stored, row, cipher))
     needed |= structure.needs(kept - needed.keys())
-    swept = sweep(needed_rows, needed, rows.segments, [each for each, _ in rows.metadata], rows.epoch, awaited)
+    wanted = _unconsumed(structure, awaited)
+    swept = sweep(needed_rows, needed, rows.segments, [each for each, _ in rows.metadata], rows.epoch, wanted)
     marks = {key: (row.hidden, row.orphaned) for key, row in thinned.items()}
     return replace(changed_marks(rows, marks, swept), updates=tuple(updates))
+
+
+def _unconsumed(structure: Structure, writes: set[int]) -> set[int]:
+    """Those of the writes that no stored row names: whoever names writes was put after their checkpoint arrived."""
+    if not writes:
+        return writes
+    return writes.difference(*structure.needs(row.key for row in structure.rows.checkpoints).values())
 
 
 def _row_bytes(rows: ThreadRows, changes: ThreadChanges) -> int:

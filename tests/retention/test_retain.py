@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deltastore import DeltaSaver, InvalidConfigError, RetentionPolicy, RetentionReport, RetentionRule
 from deltastore.core.identifiers import pack_checkpoint_id
@@ -16,7 +17,7 @@ from deltastore.core.model import SegmentKind
 from deltastore.core.retention import Facts, decide
 from deltastore.verification import verify_threads
 from tests.retention.trees import DAY, Tree, id_at, parents, rows_of, seen, stored_bytes
-from tests.support.puts import Puts
+from tests.support.puts import NOTHING, Puts
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 SECONDS = NOW.timestamp()
@@ -236,6 +237,21 @@ def test_writes_that_wait_for_a_young_checkpoint_stay(saver: DeltaSaver) -> None
     rows = rows_of(saver, "t")
     assert rows is not None
     assert not [segment for segment in rows.segments if segment.kind is SegmentKind.WRITES]
+
+
+def test_writes_of_young_checkpoints_that_went_do_not_linger(saver: DeltaSaver) -> None:
+    puts = Puts(saver)
+    head = puts.put(None, {"delta": _DeltaSnapshot(["seed"])}, checkpoint_id=id_at(SECONDS - 100, 0))
+    for number in range(4):
+        puts.write(head, [("delta", f"write {number}")])
+        head = puts.put(head, {"delta": NOTHING}, checkpoint_id=id_at(SECONDS - 90 + number, 1))
+        retain(saver, RetentionRule(keep_last=1), grace_seconds=600)
+    assert puts.history(head, "delta")[1] == [f"write {number}" for number in range(4)]
+    head = puts.put(head, {"delta": _DeltaSnapshot(["all"])}, checkpoint_id=id_at(SECONDS - 50, 2))
+    retain(saver, RetentionRule(keep_last=1), grace_seconds=600)
+    rows = rows_of(saver, "t")
+    assert rows is not None
+    assert [segment for segment in rows.segments if segment.kind is SegmentKind.WRITES] == []
 
 
 def test_guests_are_no_damage(saver: DeltaSaver) -> None:
