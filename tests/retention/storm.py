@@ -374,6 +374,7 @@ class Storm:
         """Rows that nothing needs, rows of no thread, deadlocks."""
         report = await verify_threads(saver)
         self.figures.unsound_threads = len(report.damaged) + len(report.noted)
+        self.figures.notes += [repr(each)[:900] for each in (*report.damaged, *report.noted)][:4]
         connection = await asyncpg.connect(self.dsn)
         for table in ("checkpoints", "segments", "metadata"):
             self.figures.orphan_rows += await connection.fetchval(
