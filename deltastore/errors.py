@@ -85,7 +85,7 @@ class DatabaseUnavailableError(DatabaseError):
 
 
 class ThreadBusyError(DatabaseUnavailableError):
-    """Others held the thread for longer than the caller wanted to wait. Nothing was done."""
+    """Others held the thread for longer than the caller wanted to wait, or made it meanwhile. Nothing was done."""
 
 
 class DatabaseRefusedError(DatabaseError):

@@ -99,7 +99,7 @@ class ThreadEdit(ThreadView, Protocol):
         """Removes all that the thread has, and makes its row: what follows are the rows of a whole thread.
 
         Raises:
-            DatabaseUnavailableError: Someone else made the thread at the same moment: look again.
+            ThreadBusyError: Someone else made the thread at the same moment: look again.
         """
 
     async def numbers(self, count: int) -> Sequence[int]:

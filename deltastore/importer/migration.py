@@ -33,6 +33,7 @@ from deltastore.errors import (
     InvalidConfigError,
     SchemaVersionError,
     StoredDataError,
+    ThreadBusyError,
 )
 from deltastore.importer.builder import Numbers
 from deltastore.importer.existing import Standing, heads, standing
@@ -168,6 +169,8 @@ class Migration:
                 return Outcome(thread_id, Status.PRESENT)
             async with self.source.open(thread_id) as opened:
                 return await self._move(thread, opened)
+        except ThreadBusyError as busy:
+            return Outcome(thread_id, Status.FAILED, str(busy))
         except (DatabaseUnavailableError, SchemaVersionError):
             raise
         except SkipThread as reason:

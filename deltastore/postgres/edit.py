@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from deltastore.core.model import MetadataRow, NewRows, RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
-from deltastore.errors import DatabaseUnavailableError
+from deltastore.errors import ThreadBusyError
 from deltastore.observing import extra
 from deltastore.postgres.queries import AnyConnection, Queries
 from deltastore.postgres.rows import ThreadHead
@@ -130,7 +130,7 @@ class PostgresEdit(PostgresView):
             is_pinned = self._head is not None and self._head.pinned
             self._head = await self._queries.create_thread(self._connection, thread, is_pinned)
         except asyncpg.UniqueViolationError as error:
-            raise DatabaseUnavailableError(
+            raise ThreadBusyError(
                 f"thread {thread.thread_id!r} was created by someone else at the same moment", hint="run it again"
             ) from error
 
