@@ -19,8 +19,12 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from deltastore.importer import Options, PartLimits, Report, Status, migrate
 from deltastore.postgres.storage import PostgresStorage
-from tests.importer.sources import assert_same, delta, stock
+from tests.importer.sources import FIXTURES, assert_same, delta, fill_postgres, stock
 from tests.importer.trees import Tree, canonical
+from tests.twins.running import Run
+from tests.twins.scenarios import CASES
+
+POSTGRES = sorted(path.stem for path in FIXTURES.glob("postgres-*.sql"))
 
 TINY = PartLimits(from_bytes=0, part_bytes=10**9, part_checkpoints=4)
 WHOLE = PartLimits(from_bytes=10**15, from_checkpoints=10**9)
@@ -132,6 +136,46 @@ async def test_the_source_grew(seed: int, empty_database_dsn: str) -> None:
         await move(dsn, schema="whole", limits=WHOLE)
         async with delta(dsn, schema="whole") as whole:
             assert await assert_same(whole, new, "t") == 55
+
+
+async def move_with_stops(dsn: str, source: str = "") -> list[Report]:
+    """Runs that stop after some checkpoints each, of whatever thread, until all threads are there."""
+    options = Options(verify="full", workers=1, limits=PartLimits(from_bytes=0, part_checkpoints=1))
+    reports: list[Report] = []
+    while not reports or reports[-1].unsettled:
+        advance = stopping(3 + len(reports))
+        reports.append(await migrate(source or dsn, dsn, options, snapshot_frequency=3, advance=advance))
+        assert all("StoppedError" in each.reason for each in reports[-1].unsettled)
+    return reports
+
+
+@pytest.mark.parametrize("fixture", POSTGRES)
+async def test_tables_of_older_versions(fixture: str, empty_database_dsn: str) -> None:
+    dsn = empty_database_dsn
+    fill_postgres(dsn, fixture)
+    reports = await move_with_stops(dsn)
+    assert len(reports) > 5
+    assert sum(report.verified for report in reports) > 25
+    whole = await migrate(dsn, dsn, Options(limits=WHOLE), schema="whole", snapshot_frequency=3)
+    async with stock(dsn) as old, delta(dsn) as new:
+        await old.setup()
+        threads = {each.config["configurable"]["thread_id"] async for each in new.alist(None)}
+        assert len(threads) == whole.counts[Status.IMPORTED]
+        for thread_id in threads:
+            assert await assert_same(old, new, thread_id) > 0
+            assert await canonical(dsn, "deltastore", thread_id) == await canonical(dsn, "whole", thread_id)
+
+
+@pytest.mark.parametrize(("script", "is_delta"), CASES[::4], ids=lambda each: getattr(each, "__name__", str(each)))
+async def test_graphs_of_today(script: Any, is_delta: bool, empty_database_dsn: str) -> None:
+    dsn = empty_database_dsn
+    async with stock(dsn) as old, delta(dsn) as new:
+        await old.setup()
+        await script(Run(old, is_async=True, durability="sync", delta=is_delta))
+        await move_with_stops(dsn)
+        assert await assert_same(old, new, "thread") > 0
+        await migrate(dsn, dsn, Options(limits=WHOLE), schema="whole", snapshot_frequency=3)
+    assert await canonical(dsn, "deltastore", "thread") == await canonical(dsn, "whole", "thread")
 
 
 CHANGES = {
