@@ -16,18 +16,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import count
 
-from deltastore.core.containment import contains
 from deltastore.core.counting import count as count_rows
 from deltastore.core.counting import count_days
 from deltastore.core.model import (
     Chains,
     CheckpointRow,
     Known,
-    ListCursor,
     ListEntry,
     ListQuery,
     LockBounds,
-    MetadataRow,
     Refusal,
     Save,
     Saved,
@@ -46,7 +43,8 @@ from deltastore.core.overview import (
     without_values,
 )
 from deltastore.core.statistics import Counts, Day
-from deltastore.errors import BrokenChainError, ThreadBusyError
+from deltastore.errors import ThreadBusyError
+from deltastore.memory.listing import list_entry, matching_checkpoints
 from deltastore.memory.staging import MemoryStaging
 from deltastore.memory.thread import MemoryEdit, MemoryRepair, MemorySurvey, MemoryThread, run_id_of
 
@@ -153,9 +151,9 @@ class MemoryStorage:
     async def list_checkpoints(self, query: ListQuery) -> list[ListEntry]:
         """One page of visible checkpoints, newest first (see `ListCursor` for the order)."""
         with self._lock:
-            matching = [each for thread in self._threads.values() for each in _matching(thread, query)]
+            matching = [each for thread in self._threads.values() for each in matching_checkpoints(thread, query)]
             matching.sort(key=lambda each: each[0], reverse=True)
-            return [_entry(thread, row) for _, thread, row in matching[: query.limit]]
+            return [list_entry(thread, row) for _, thread, row in matching[: query.limit]]
 
     async def delete_thread(self, thread_key: bytes) -> None:
         """Removes every row of the thread, and remembers that. No such thread: nothing happens."""
@@ -381,31 +379,3 @@ def _segments_of(thread: MemoryThread, rows: dict[tuple[str, bytes], CheckpointR
         is_write = segment.kind is SegmentKind.WRITES and (segment.namespace, segment.checkpoint_id) in rows
         if number in named or is_write:
             yield segment
-
-
-def _matching(thread: MemoryThread, query: ListQuery) -> Iterator[tuple[ListCursor, MemoryThread, CheckpointRow]]:
-    """The thread's checkpoints that the query asks for, with their places in the listing."""
-    if query.thread_key is not None and query.thread_key != thread.ref.key:
-        return
-    for row in thread.checkpoints.values():
-        cursor = ListCursor(row.checkpoint_id, thread.ref.key, row.namespace)
-        if (
-            not row.hidden
-            and query.namespace in (None, row.namespace)
-            and query.checkpoint_id in (None, row.checkpoint_id)
-            and (query.before is None or row.checkpoint_id < query.before)
-            and (query.cursor is None or cursor < query.cursor)
-            and (query.document is None or _describes(thread.metadata.get(row.metadata_id), query.document))
-        ):
-            yield cursor, thread, row
-
-
-def _describes(metadata: MetadataRow | None, document: str) -> bool:
-    return metadata is not None and contains(metadata.document, document)
-
-
-def _entry(thread: MemoryThread, row: CheckpointRow) -> ListEntry:
-    metadata = thread.metadata.get(row.metadata_id)
-    if metadata is None:
-        raise BrokenChainError(f"metadata of a checkpoint of thread {thread.ref.thread_id!r} is missing")
-    return ListEntry(thread.ref, row, metadata)
