@@ -420,6 +420,50 @@ async def test_killed_twenty_times_in_one_thread(empty_database_dsn: str) -> Non
         assert (await move(dsn, since_last=True)).counts == {Status.PRESENT: 1}
 
 
+HOLD = """
+CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NEW; END $$;
+CREATE TRIGGER hold BEFORE INSERT ON deltastore.delta_checkpoints FOR EACH ROW EXECUTE FUNCTION hold();
+SELECT pg_advisory_lock(42);
+"""
+WAITING = "SELECT count(*), pg_sleep(0.01) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+async def test_killed_while_the_parts_become_a_thread(empty_database_dsn: str) -> None:
+    dsn = empty_database_dsn
+    async with stock(dsn) as old, delta(dsn) as new:
+        await old.setup()
+        await Tree(old, "t", 37).grow(20)
+        await move(dsn, 15)
+        process = await holding(dsn)
+        assert await new.aget_tuple({"configurable": {"thread_id": "t"}}) is None
+        assert process.returncode is None
+        process.kill()
+        await process.communicate()
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("DROP TRIGGER hold ON deltastore.delta_checkpoints")
+        assert await staged(dsn) >= 6
+        assert await new.aget_tuple({"configurable": {"thread_id": "t"}}) is None
+        seen: list[int] = []
+        assert (await move(dsn, seen=seen)).counts == {Status.IMPORTED: 1}
+        assert seen == []
+        assert await assert_same(old, new, "t") == 20
+
+
+async def holding(dsn: str) -> asyncio.subprocess.Process:
+    """A process that is held in the middle of the last transaction; the hold ends with this call."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(HOLD)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", CHILD, dsn, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        while connection.execute(WAITING).fetchall()[0][0] == 0:
+            assert process.returncode is None
+            await asyncio.sleep(0)
+        os.kill(process.pid, signal.SIGSTOP)
+    return process
+
+
 async def test_the_command_takes_a_limit(empty_database_dsn: str) -> None:
     dsn = empty_database_dsn
     async with stock(dsn) as old:
