@@ -1,12 +1,13 @@
 """The way back: threads of deltastore written to the tables of LangGraph's PostgreSQL saver.
 
-What the rows look like is said in `stock_rows.py`. Each thread is written in one transaction. A thread that has rows
-there already is left alone.
+What the rows look like is said in `stock_rows.py`. Each thread is written in one transaction. A thread that is there
+already is left alone if nothing is missing there. If it went on in deltastore meanwhile, that is said; with
+`since_last` it is written anew, unless the tables have checkpoints that deltastore does not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from deltastore.conversion import convert, validate
 from deltastore.core.codec import Codec
 from deltastore.core.frame import Cipher
+from deltastore.core.identifiers import unpack_checkpoint_id
 from deltastore.core.model import ListQuery, ThreadRef
 from deltastore.engine import Engine
 from deltastore.errors import DatabaseError, InvalidConfigError
@@ -36,6 +38,7 @@ from deltastore.postgres.naming import quote_schema
 
 PREFIX = "stock-"
 PAGE = 32
+IDS_PAGE = 1000
 
 
 def is_stock(target: str) -> bool:
@@ -51,6 +54,7 @@ async def move_back(
     serde: SerializerProtocol | None = None,
     schema: str = "deltastore",
     target_schema: str | None = None,
+    dry_run: bool = False,
     progress: Callable[[Outcome], None] = lambda _: None,
     started: Callable[[int], None] | None = None,
 ) -> Report:
@@ -63,6 +67,7 @@ async def move_back(
         serde: The serializer, if it is not LangGraph's default.
         schema: deltastore's schema.
         target_schema: The schema of LangGraph's tables, which has to be there; by default the search path.
+        dry_run: Write nothing, make no tables; say what would be done.
         progress: Told each thread's outcome when it is done.
         started: Told how many threads there are.
 
@@ -81,29 +86,49 @@ async def move_back(
         try:
             connection = await asyncpg.connect(address, server_settings=settings)
             stack.push_async_callback(connection.close)
-            await _set_up(connection)
+            await _check_schema(connection, target_schema)
+            if not dry_run:
+                await _set_up(connection)
         except DRIVER_ERRORS as error:
             raise translate(error) from error
-        written = await TablesSource.connect(address, Reading(codec, cipher), schema=target_schema, connections=2)
-        stack.push_async_callback(written.close)
-        verifier = replace(verifier_of(written, Target(engine, codec, cipher)), adapt=_with_text_versions)
-        return await _Back(engine, codec, cipher, connection, written, verifier, options).run(progress, started)
+        compare = None
+        if not dry_run:
+            written = await TablesSource.connect(address, Reading(codec, cipher), schema=target_schema, connections=2)
+            stack.push_async_callback(written.close)
+            compare = _Compare(
+                written, replace(verifier_of(written, Target(engine, codec, cipher)), adapt=_with_text_versions)
+            )
+        back = _Back(engine, codec, cipher, connection, compare, options)
+        return await back.run(progress, started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compare:
+    """Reads what was written, and compares it."""
+
+    written: TablesSource
+    verifier: Verifier
+
+    async def verify(self, thread: ThreadRef, nodes: Sequence[Node]) -> None:
+        """Raises `SkipThread` if something differs."""
+        async with self.written.open(thread.thread_id) as opened:
+            await opened.shape()
+            await self.verifier.verify(thread, opened, nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Back:
-    """One run."""
+    """One run; a dry one has nothing to compare."""
 
     engine: Engine
     codec: Codec
     cipher: Cipher | None
     connection: Any
-    written: TablesSource
-    verifier: Verifier
+    compare: _Compare | None
     options: Options
 
     async def run(self, progress: Callable[[Outcome], None], started: Callable[[int], None] | None) -> Report:
-        report = Report()
+        report = Report(dry_run=self.compare is None)
         threads = [each async for each in self._threads()]
         if started is not None:
             started(len(threads))
@@ -133,12 +158,46 @@ class _Back:
             after = page[-1].key
 
     async def _move(self, thread: ThreadRef) -> Outcome:
-        exists = "SELECT EXISTS (SELECT FROM checkpoints WHERE thread_id = $1)"
-        if await self.connection.fetchval(exists, thread.thread_id):
-            return Outcome(thread.thread_id, Status.PRESENT)
+        there = await self._written_ids(thread)
+        status = Status.IMPORTED
+        if there:
+            ours = {each async for each in self._ids(thread)}
+            lacking, foreign = len(ours - there), len(there - ours)
+            if not lacking:
+                return Outcome(thread.thread_id, Status.PRESENT)
+            reason = f"the tables lack {lacking} of its {len(ours)} checkpoints"
+            if foreign:
+                return Outcome(thread.thread_id, Status.DIVERGED, f"{reason}, and have {foreign} others")
+            if not self.options.since_last:
+                return Outcome(thread.thread_id, Status.DIVERGED, f"{reason}; --since-last writes it anew")
+            status = Status.CAUGHT_UP
+        if self.compare is None:
+            count = len([each async for each in self._ids(thread)])
+            return Outcome(thread.thread_id, Status.COUNTED, checkpoints=count)
+        return await self._write(thread, status, self.compare)
+
+    async def _written_ids(self, thread: ThreadRef) -> set[tuple[str, str]]:
+        """Namespaces and ids of the thread's checkpoints in LangGraph's tables."""
+        if await self.connection.fetchval("SELECT to_regclass('checkpoints')") is None:
+            return set()
+        found = "SELECT checkpoint_ns, checkpoint_id FROM checkpoints WHERE thread_id = $1"
+        return {tuple(row) for row in await self.connection.fetch(found, thread.thread_id)}
+
+    async def _ids(self, thread: ThreadRef) -> AsyncIterator[tuple[str, str]]:
+        """The same of deltastore's visible checkpoints; no state is loaded."""
+        query = ListQuery(thread.key, limit=IDS_PAGE)
+        while entries := await self.engine.storage.list_checkpoints(query):
+            for entry in entries:
+                yield entry.row.namespace, unpack_checkpoint_id(entry.row.checkpoint_id)
+            query = replace(query, cursor=entries[-1].cursor)
+
+    async def _write(self, thread: ThreadRef, status: Status, compare: _Compare) -> Outcome:
+        """Writes a thread, in place of what the tables have of it."""
         rows = StockRows(self.codec, self.cipher, thread.thread_id)
         nodes: list[Node] = []
         async with self.connection.transaction():
+            for table in ("checkpoint_writes", "checkpoint_blobs", "checkpoints"):
+                await self.connection.execute(f"DELETE FROM {table} WHERE thread_id = $1", thread.thread_id)  # noqa: S608 - fixed names
             query = ListQuery(thread.key, limit=PAGE)
             async for loaded in self.engine.reader.listing(query, None, self.cipher, None):
                 nodes.append(rows.add(loaded))
@@ -147,14 +206,12 @@ class _Back:
             await rows.flush(self.connection)
         compared = chosen(nodes, self.options.verify)
         try:
-            async with self.written.open(thread.thread_id) as opened:
-                await opened.shape()
-                await self.verifier.verify(thread, opened, compared)
+            await compare.verify(thread, compared)
         except SkipThread as reason:
             return Outcome(thread.thread_id, Status.FAILED, f"written, but {reason}")
         return Outcome(
             thread.thread_id,
-            Status.IMPORTED,
+            status,
             checkpoints=len(nodes),
             verified=len(compared),
             source_bytes=0,
@@ -167,6 +224,15 @@ def _with_text_versions(found: CheckpointTuple) -> CheckpointTuple:
     checkpoint["channel_versions"] = text_versions(checkpoint["channel_versions"])
     checkpoint["versions_seen"] = {node: text_versions(seen) for node, seen in checkpoint["versions_seen"].items()}
     return found._replace(checkpoint=checkpoint)
+
+
+async def _check_schema(connection: Any, schema: str | None) -> None:
+    """Refuses a schema that is not there: making one is the operator's decision."""
+    wanted = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)"
+    if schema is not None and not await connection.fetchval(wanted, schema):
+        raise InvalidConfigError(
+            f"the schema {schema!r} of LangGraph's tables is not there", hint=f"CREATE SCHEMA {quote_schema(schema)};"
+        )
 
 
 async def _set_up(connection: Any) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import asyncpg
 import pytest
 from langchain_core.messages import HumanMessage
 
+from deltastore.errors import InvalidConfigError
 from deltastore.importer import Options, Status, migrate
 from deltastore.importer.stock import move_back
 from deltastore.importer.stock_rows import text_version
@@ -90,3 +92,52 @@ def test_versions_keep_their_order() -> None:
     assert texts == sorted(texts)
     assert len(set(texts)) == len(texts)
     assert text_version("00000003.0.5") == "00000003.0.5"
+
+
+async def turn_of(saver: Any, number: int) -> None:
+    config: Any = {"configurable": {"thread_id": "agent"}}
+    message = HumanMessage("?", id=f"h{number}")
+    await graphs().agent_graph(saver).ainvoke({"messages": [message]}, config, durability="sync")
+
+
+async def test_a_dry_run_makes_no_tables_and_counts(empty_database_dsn: str, database_dsn: str) -> None:
+    async with delta(database_dsn) as new:
+        await turn_of(new, 0)
+        count = len([each async for each in new.alist({"configurable": {"thread_id": "agent"}})])
+    report = await move_back(database_dsn, f"stock-{empty_database_dsn}", FULL, dry_run=True)
+    assert report.dry_run
+    assert (report.counts, report.checkpoints) == ({Status.COUNTED: 1}, count)
+    connection = await asyncpg.connect(empty_database_dsn)
+    try:
+        assert await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
+    finally:
+        await connection.close()
+
+
+async def test_what_went_on_here_is_named_and_taken_back_when_asked(database_dsn: str) -> None:
+    target = f"stock-{database_dsn}"
+    async with delta(database_dsn) as new, stock(database_dsn) as old:
+        await turn_of(new, 0)
+        assert (await move_back(database_dsn, target, FULL)).counts == {Status.IMPORTED: 1}
+        await turn_of(new, 1)
+        report = await move_back(database_dsn, target, FULL)
+        assert report.counts == {Status.DIVERGED: 1}
+        assert report.exit_code != 0
+        assert "lack" in str(report.unsettled[0].reason)
+        again = Options(verify="full", since_last=True)
+        assert (await move_back(database_dsn, target, again)).counts == {Status.CAUGHT_UP: 1}
+        assert (await move_back(database_dsn, target, again)).counts == {Status.PRESENT: 1}
+        expected = without_order(with_texts(await everything(new, "agent")))
+        assert without_order(await everything(old, "agent")) == expected
+        await turn_of(old, 2)
+        await turn_of(new, 2)
+        report = await move_back(database_dsn, target, again)
+        assert report.counts == {Status.DIVERGED: 1}
+        assert "others" in str(report.unsettled[0].reason)
+
+
+async def test_a_schema_that_is_not_there_is_named(database_dsn: str) -> None:
+    async with delta(database_dsn) as new:
+        await turn_of(new, 0)
+    with pytest.raises(InvalidConfigError, match="'back' of LangGraph's tables is not there"):
+        await move_back(database_dsn, f"stock-{database_dsn}", FULL, target_schema="back")
