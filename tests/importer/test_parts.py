@@ -15,8 +15,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
+from deltastore.connect import DeltaSaver
 from deltastore.importer import Options, PartLimits, Report, Status, migrate
 from deltastore.postgres.storage import PostgresStorage
 from tests.importer.sources import FIXTURES, assert_same, delta, fill_postgres, stock
@@ -330,6 +333,33 @@ async def test_orphans_and_other_savers(empty_database_dsn: str, tmp_path: Any) 
         assert await assert_same(old, new, "t") == 30
         by_methods = await migrate(old, dsn, options, schema="methods", snapshot_frequency=5)
         assert by_methods.counts == {Status.IMPORTED: 1}
+
+
+async def test_parts_are_encrypted_as_rows_are(empty_database_dsn: str) -> None:
+    dsn, old = empty_database_dsn, InMemorySaver()
+    await Tree(old, "t", 41).grow(30)
+    keys = [EncryptedSerializer.from_pycryptodome_aes(key=bytes([number]) * 16) for number in (1, 2)]
+    options = Options(verify="full", limits=TINY)
+
+    async def run(after: int, serde: Any) -> Report:
+        return await migrate(old, dsn, options, serde=serde, snapshot_frequency=5, advance=stopping(after))
+
+    await run(20, keys[0])
+    assert await staged(dsn) == 5
+    with psycopg.connect(dsn) as connection:
+        payloads = connection.execute("SELECT payload FROM deltastore.delta_staging").fetchall()
+        assert not any(b"line" in payload or b"write" in payload for (payload,) in payloads)
+    report = await run(10**9, keys[0])
+    assert report.counts == {Status.IMPORTED: 1}, report.unsettled
+    assert report.noted == []
+    async with DeltaSaver.from_conn_string(dsn, serde=keys[0]) as new:
+        assert await assert_same(old, new, "t") == 30
+        await new.adelete_thread("t")
+        await run(20, keys[0])
+        report = await run(10**9, keys[1])
+    assert "made anew" in report.noted[0].notes[0]
+    async with DeltaSaver.from_conn_string(dsn, serde=keys[1]) as new:
+        assert await assert_same(old, new, "t") == 30
 
 
 async def test_parts_of_threads_that_left_the_source(empty_database_dsn: str) -> None:
