@@ -17,7 +17,7 @@ from deltastore.core.chain import describe
 from deltastore.core.draft import Put
 from deltastore.core.frame import Cipher
 from deltastore.core.header import same
-from deltastore.core.model import CheckpointRow, RowUpdate, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, ThreadChanges, ThreadRef, ThreadRows
 from deltastore.core.sealing import seal_checkpoint, seal_metadata
 from deltastore.core.sweep import RowKey, changed_marks, hide, supported, sweep
 from deltastore.errors import DatabaseUnavailableError
@@ -25,7 +25,7 @@ from deltastore.options import EngineOptions
 from deltastore.reading import Reader
 from deltastore.storage import Storage, ThreadEdit
 from deltastore.structure import Structure, anchored, drafted_references, read_structure, renumbered
-from deltastore.writing import ATTEMPTS, Writer
+from deltastore.writing import ATTEMPTS, Basis, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,7 @@ class Maintenance:
         row, segments = seal_checkpoint(put, drafted, metadata.metadata_id, cipher)
         async with self.storage.edit(thread.key) as edit:
             rows = await edit.rows()
-            stale = drafted.references and (basis.cached is None or rows is None or basis.cached.epoch != rows.epoch)
-            if rows is None or stale or row.key not in {each.key for each in rows.checkpoints}:
+            if rows is None or _is_stale(rows, put, basis) or row.key not in {each.key for each in rows.checkpoints}:
                 return False
             children = [
                 each
@@ -217,3 +216,16 @@ class Maintenance:
 def _is_pruned(head: CheckpointRow) -> bool:
     """Whether an earlier prune left it as it is: doing so again would only make running saves start anew."""
     return head.depth == 0 and head.orphaned == (head.parent_id is not None)
+
+
+def _is_stale(rows: ThreadRows, put: Put, basis: Basis) -> bool:
+    """Whether the thread changed since the basis was read: something was removed, or the parent got other writes."""
+    if basis.parent is None:
+        return basis.cached is not None and basis.cached.epoch != rows.epoch
+    writes = [
+        segment
+        for segment in rows.segments
+        if segment.kind is SegmentKind.WRITES
+        and (segment.namespace, segment.checkpoint_id) == (put.namespace, put.parent_id)
+    ]
+    return basis.cached is None or basis.cached.epoch != rows.epoch or len(writes) != len(basis.writes)

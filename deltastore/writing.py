@@ -164,7 +164,8 @@ class Writer:
         large = drafted.new_bytes > OFF_LOOP_BYTES
         metadata_id = metadata_id_of(put)
         row, segments = await _run(large, seal_checkpoint, put, drafted, metadata_id, cipher)
-        epoch = basis.cached.epoch if basis.cached is not None and drafted.references else None
+        is_bound = drafted.references or basis.parent is not None
+        epoch = basis.cached.epoch if basis.cached is not None and is_bound else None
         known = epoch is not None and basis.cached is not None and metadata_id in basis.cached.metadata_ids
         metadata = None if known else seal_metadata(put, cipher)
         writes = None if basis.parent is None else len(basis.writes)

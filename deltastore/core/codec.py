@@ -162,6 +162,13 @@ class Codec:
             return MSGPACK_TAG + data[1:]
         return _tagged(kind, data, WRAPPED)
 
+    def _encoded(self, value: Any) -> bytes | None:
+        """One element's item, or None if it cannot be encoded."""
+        try:
+            return self._element(value, "")
+        except UnserializableValueError:
+            return None
+
     def _dump(self, value: Any, where: str) -> tuple[str, bytes]:
         try:
             kind, data = self.serializer.dumps_typed(value)
@@ -242,7 +249,7 @@ class Codec:
             if templates is None or not self.is_msgpack:
                 parts = iter(self._load_all(items))
             else:
-                parts = iter(templates.load(items, self._load_all))
+                parts = iter(templates.load(items, self._load_all, self._encoded))
         decoded: list[Any] = []
         for _, value in values:
             elements = [next(parts) for _ in value.items]

@@ -11,6 +11,7 @@ threads, and changes nothing where the collector was off already.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -36,3 +37,16 @@ def paused() -> Iterator[None]:
             _pauses -= 1
             if _pauses == 0 and _was_enabled:
                 gc.enable()
+
+
+def _end_all_pauses() -> None:
+    """In the child of a fork the threads that paused do not exist."""
+    global _lock, _pauses  # noqa: PLW0603
+    _lock = Lock()
+    if _pauses and _was_enabled:
+        gc.enable()
+    _pauses = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_all_pauses)

@@ -246,7 +246,7 @@ def _unpack_script(packed: list[Any], own_segment: Any) -> Script:
     parts = iter(packed)
     for part in parts:
         if isinstance(part, int):
-            script.append(Run(part, next(parts)))
+            script.append(Run(part, int(next(parts, "none"))))
         else:
             pieces = _unpack_pieces(part, own_segment)
             script.append(Run(None, len(pieces.places), pieces))

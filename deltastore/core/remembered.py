@@ -9,10 +9,11 @@ before. Encoding an unchanged message costs several times as much as proving tha
   dict, whose order and types count. `marshal` copies contents as they are, to any depth and with their types (1, 1.0
   and True differ, and so do list and tuple), at the speed of C.
 
-So in-place mutation at any depth is seen. `marshal` writes a numpy array as plain bytes and so would miss a changed
-shape: what holds an array is not remembered (its encoded form shows that). Remembered kinds are exact strings, exact
-lists and dicts, and LangChain messages, whose encoded form depends on nothing but their fields. Everything else is
-encoded each time, and so is everything if the serializer is not LangGraph's.
+So in-place mutation at any depth is seen. `marshal` writes everything that has a buffer (numpy arrays and numbers,
+`bytearray`) as plain bytes, so only what consists of plain values without bytes is remembered: whatever takes the place
+of one of those then shows. Remembered kinds are exact strings, exact lists and dicts, and LangChain messages, whose
+encoded form depends on nothing but their type and fields. Everything else is encoded each time, and so is everything if
+the serializer is not LangGraph's.
 
 The format version 2 of `marshal` has no back references, so equal contents give equal bytes wherever they came from.
 """
@@ -20,27 +21,24 @@ The format version 2 of `marshal` has no back references, so equal contents give
 from __future__ import annotations
 
 import marshal
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, cast
 
 from deltastore.core.digests import digest
 
 MARSHAL_VERSION = 2
 MESSAGES_MODULE = "langchain_core.messages."
-NUMPY_ARRAY = b"\x06\x94"
-"""How LangGraph's serializer begins an array: MessagePack extension 6 around a list of four."""
-MSGPACK = 0
-"""The tag of items that are MessagePack (`codec.py`). Only their bytes show whether they hold an array."""
+PLAIN = frozenset({str, int, float, bool, type(None)})
+DEPTH_MAX = 32
 OBJECT_FACTOR = 4
 """Objects take about so many times the memory of their encoded form."""
 
 
-@cache
-def is_message(kind: Any) -> bool:
+def is_message(kind: type) -> bool:
     """Whether a type is one of LangChain's messages."""
-    return str(getattr(kind, "__module__", "")).startswith(MESSAGES_MODULE)
+    module = kind.__dict__.get("__module__")
+    return type(module) is str and module.startswith(MESSAGES_MODULE)
 
 
 def fields_of(value: Any) -> dict[Any, Any] | None:
@@ -48,9 +46,26 @@ def fields_of(value: Any) -> dict[Any, Any] | None:
     kind = type(value)
     if kind is dict:
         return cast("dict[Any, Any]", value)
-    if is_message(cast("Hashable", kind)) and value.__pydantic_private__ is None and not value.__pydantic_extra__:
+    if is_message(kind) and value.__pydantic_private__ is None and not value.__pydantic_extra__:
         return cast("dict[Any, Any]", value.__dict__)
     return None
+
+
+def _is_plain(values: Collection[Any], depth: int = 0) -> bool:
+    """Whether values are plain, or exact lists, tuples and dicts of such."""
+    if PLAIN.issuperset(map(type, values)):
+        return True
+    for value in values:
+        kind = type(value)
+        if kind is dict:
+            inside = depth < DEPTH_MAX and _is_plain(value.keys(), depth + 1) and _is_plain(value.values(), depth + 1)
+        elif kind is list or kind is tuple:
+            inside = depth < DEPTH_MAX and _is_plain(value, depth + 1)
+        else:
+            inside = kind in PLAIN
+        if not inside:
+            return False
+    return True
 
 
 def _contents(value: Any, fields: dict[Any, Any] | None) -> Any:
@@ -67,6 +82,7 @@ class Remembered:
 
     Attributes:
         value: The object itself.
+        kind: Its type.
         fields: A shallow copy of its fields, if it has any.
         contents: What `marshal` makes of its contents; None for a string, which cannot change.
         item: Its encoded form.
@@ -74,6 +90,7 @@ class Remembered:
     """
 
     value: Any
+    kind: Any
     fields: dict[Any, Any] | None
     contents: bytes | None
     item: bytes
@@ -83,17 +100,20 @@ class Remembered:
         """Whether the value still is what it was. Written for speed: it runs for every element in every save."""
         if self.contents is None:
             return True
-        value, before = self.value, self.fields
+        value: Any = self.value
+        before = self.fields
+        if type(value) is not self.kind:
+            return False
         try:
             if before is None:
                 return marshal.dumps(value, MARSHAL_VERSION) == self.contents
-            fields = value if type(value) is dict else value.__dict__
+            fields = value if self.kind is dict else value.__dict__
             if fields != before or (fields is not value and value.__pydantic_extra__):
                 return False
             others = [each for each in fields.values() if type(each) is not str]
             contents = (list(fields), others) if fields is value else others
             return marshal.dumps(contents, MARSHAL_VERSION) == self.contents
-        except (RuntimeError, ValueError, TypeError):
+        except Exception:  # noqa: BLE001 - comparing may run anybody's code
             return False
 
     def mark(self) -> bytes:
@@ -103,28 +123,25 @@ class Remembered:
 
     def of(self, value: Any) -> Remembered:
         """The same of an equal value."""
-        return Remembered(value, self.fields, self.contents, self.item, self.digest)
+        return Remembered(value, self.kind, self.fields, self.contents, self.item, self.digest)
 
 
 def remember(value: Any, item: bytes) -> Remembered | None:
     """What to remember of a value that has this encoded form, or None if it cannot be proved unchanged later."""
-    if type(value) is str:
-        return Remembered(value, None, None, item)
-    fields = fields_of(value)
-    if fields is None and type(value) is not list:
-        return None
-    if not _shows_no_array(item):
-        return None
+    kind = type(value)
+    if kind is str:
+        return Remembered(value, kind, None, None, item)
     try:
+        fields = fields_of(value)
+        if fields is None and kind is not list:
+            return None
+        if not _is_plain([value] if fields is None else [fields]):
+            return None
         before = None if fields is None else fields.copy()
         contents = marshal.dumps(_contents(value, fields), MARSHAL_VERSION)
-    except (RuntimeError, ValueError):  # another thread changes it, or marshal does not take it
+    except Exception:  # noqa: BLE001 - another thread changes it, marshal does not take it, or it runs anybody's code
         return None
-    return Remembered(value, before, contents, item)
-
-
-def _shows_no_array(item: bytes) -> bool:
-    return item[0] == MSGPACK and NUMPY_ARRAY not in item
+    return Remembered(value, kind, before, contents, item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +164,10 @@ class Recall:
 
     def note(self, value: Any) -> Remembered | None:
         """What an element is *before* it is encoded. If another thread changes it meanwhile, that is seen next time."""
-        return remember(value, bytes([MSGPACK]))
+        return remember(value, b"")
 
     def keep(self, noted: Remembered | None, item: bytes, digest: bytes) -> None:
         """Remembers what a noted element was encoded to."""
-        if noted is not None and (noted.contents is None or _shows_no_array(item)):
+        if noted is not None:
             noted.item, noted.digest = item, digest
             self.kept.append(noted)

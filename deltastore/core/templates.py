@@ -8,6 +8,8 @@ and types, and shares nothing that can change with anything that was or will be 
 - A copy shares what cannot change (strings, numbers, dates) and copies every container, to any depth.
 - Only kinds that are copied exactly are kept: exact lists and dicts of such, and LangChain messages, which consist of
   nothing but their fields. Everything else is decoded each time.
+- Decoding is no function of the bytes alone: LangGraph's serializer gives a plain dict where a class is missing or
+  refuses at that moment. So only what encodes to its item again is kept.
 
 A template is found by the encoded item itself, so it cannot be stale, whatever happens to the thread. The first load
 keeps none: who loads once pays nothing. A load keeps the templates that it used and forgets the others, so they take as
@@ -16,12 +18,12 @@ much memory as one state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from deltastore.core.remembered import OBJECT_FACTOR, Remembered, fields_of, is_message, remember
@@ -30,6 +32,8 @@ ATOMS = frozenset({str, int, float, bool, type(None), bytes, date, datetime, tim
 """Types whose objects cannot change."""
 DEPTH_MAX = 32
 
+Decode = Callable[[Sequence[bytes]], list[Any]]
+Encode = Callable[[Any], bytes | None]
 Plan = tuple[tuple[Any, Any], ...]
 """The parts of a container that are containers themselves: each part's key or position, and its own plan."""
 
@@ -88,13 +92,13 @@ class Template:
     remembered: Remembered | None
 
     @classmethod
-    def of(cls, value: Any, item: bytes) -> Template | None:
+    def of(cls, value: Any, item: bytes, encode: Encode) -> Template | None:
         """A template of a value that was just decoded from an item, or None if it cannot be copied exactly."""
-        if type(value) in ATOMS:
-            return cls(value, None, None, remember(value, item))
-        fields = fields_of(value) if is_message(cast("Hashable", type(value))) else None
-        plan = _plan(value if fields is None else fields)
-        return None if plan is None else cls(value, fields, plan, remember(value, item))
+        fields = fields_of(value) if is_message(type(value)) else None
+        plan = None if type(value) in ATOMS else _plan(value if fields is None else fields)
+        if (plan is None and type(value) not in ATOMS) or encode(value) != item:
+            return None
+        return cls(value, fields, plan, remember(value, item))
 
     def copy(self) -> Any:
         """An equal value that shares nothing that can change."""
@@ -119,8 +123,14 @@ class Templates:
     _is_first: bool = True
     size_bytes: int = 0
 
-    def load(self, items: Sequence[bytes], decode: Callable[[Sequence[bytes]], list[Any]]) -> list[Any]:
-        """The values of items: copies where there are templates, decoded by `decode` where there are none."""
+    def load(self, items: Sequence[bytes], decode: Decode, encode: Encode) -> list[Any]:
+        """The values of items: copies where there are templates, decoded by `decode` where there are none.
+
+        Args:
+            items: The items.
+            decode: Gives the values of items.
+            encode: Gives the item of a value, or None if it has none.
+        """
         if self._is_first:
             self._is_first = False
             return decode(items)
@@ -130,7 +140,7 @@ class Templates:
         missing = [position for position, template in enumerate(found) if template is None]
         decoded = decode([items[position] for position in missing]) if missing else []
         for position, value in zip(missing, decoded, strict=True):
-            template = Template.of(value, items[position])
+            template = Template.of(value, items[position], encode)
             values[position] = value if template is None else template.copy()
             if template is not None:
                 known[items[position]] = template

@@ -152,3 +152,55 @@ def test_memos_are_bounded() -> None:
         codec().encode(["x" * 100 + str(number)], "w", recall)
         memo.replace("c", recall.kept)
     assert sum(memos.of(bytes([number]), "", None).size_bytes > empty for number in range(64)) <= 3
+
+
+class Raising:
+    def __eq__(self, other: object) -> bool:
+        raise AttributeError("no such field")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+BUFFERS = [b"text", bytearray(b"text"), memoryview(b"text")]
+
+
+@pytest.mark.parametrize("value", [[b"text"], {"a": [b"text"]}, [1, {"b": b"text"}], [bytearray(b"x")]])
+def test_what_holds_bytes_is_not_remembered(value: Any) -> None:
+    """An array in place of bytes would look the same to `marshal`."""
+    assert remember(value, b"\x00item") is None
+
+
+@pytest.mark.parametrize("other", BUFFERS)
+def test_a_buffer_in_place_of_anything_plain_is_seen(other: Any) -> None:
+    for before in ("text", 1, None, 1.5, [1], "\x00"):
+        value: list[Any] = [before]
+        remembered = remember(value, b"\x00item")
+        assert remembered is not None
+        value[0] = other
+        assert not remembered.is_unchanged()
+
+
+def test_a_comparison_that_raises_is_a_change() -> None:
+    value: dict[str, Any] = {"a": 1}
+    remembered = remember(value, b"\x00item")
+    assert remembered is not None
+    value["a"] = Raising()
+    assert not remembered.is_unchanged()
+
+
+def test_another_class_is_a_change() -> None:
+    value: Any = HumanMessage("hi")
+    remembered = remember(value, b"\x00item")
+    assert remembered is not None
+    value.__class__ = AIMessage
+    assert not remembered.is_unchanged()
+
+
+def test_a_class_that_cannot_be_hashed_is_no_message() -> None:
+    class Meta(type):
+        __hash__ = None  # type: ignore[assignment]
+
+    class Unhashable(dict[str, Any], metaclass=Meta):
+        pass
+
+    assert remember(Unhashable(), b"\x00item") is None

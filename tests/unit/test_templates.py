@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
+from pydantic import BaseModel
 
 from deltastore.conversion.convert import codec_of
 from deltastore.core.templates import DEPTH_MAX, Templates
@@ -19,6 +21,10 @@ from deltastore.langgraph.serializer import LoadedTypesSerializer
 from tests.support.exact import exact
 
 CODEC = codec_of(LoadedTypesSerializer())[0]
+
+
+class Note(BaseModel):
+    text: str
 
 
 class Counting:
@@ -68,18 +74,18 @@ KEPT = [
 def test_from_the_third_load_on_nothing_is_decoded(value: Any) -> None:
     templates, items = Templates(), items_of([value])
     for _ in range(2):
-        templates.load(items, CODEC._load_all)
+        templates.load(items, CODEC._load_all, CODEC._encoded)
     counting = Counting()
-    [found] = templates.load(items, counting)
+    [found] = templates.load(items, counting, CODEC._encoded)
     assert counting.items == 0
     assert exact(found) == exact(CODEC._load_all(items)[0])
 
 
 def test_the_first_load_keeps_nothing() -> None:
     templates, items = Templates(), items_of([message()])
-    templates.load(items, CODEC._load_all)
+    templates.load(items, CODEC._load_all, CODEC._encoded)
     counting = Counting()
-    templates.load(items, counting)
+    templates.load(items, counting, CODEC._encoded)
     assert counting.items == 1
 
 
@@ -103,7 +109,7 @@ def test_changing_what_was_handed_out_changes_no_later_load() -> None:
     templates, items = Templates(), items_of(KEPT)
     expected = exact(CODEC._load_all(items))
     for _ in range(5):
-        found = templates.load(items, CODEC._load_all)
+        found = templates.load(items, CODEC._load_all, CODEC._encoded)
         assert exact(found) == expected
         for value in found:
             _spoil(value)
@@ -112,7 +118,7 @@ def test_changing_what_was_handed_out_changes_no_later_load() -> None:
 def test_an_item_that_occurs_twice_is_two_objects() -> None:
     templates, items = Templates(), items_of([message(), message()])
     for _ in range(3):
-        first, second = templates.load(items, CODEC._load_all)
+        first, second = templates.load(items, CODEC._load_all, CODEC._encoded)
         assert first is not second
         assert first.tool_calls is not second.tool_calls
 
@@ -137,7 +143,7 @@ def test_other_kinds_are_decoded_each_time(value: Any) -> None:
     templates, items = Templates(), items_of([value])
     for _ in range(3):
         counting = Counting()
-        [found] = templates.load(items, counting)
+        [found] = templates.load(items, counting, CODEC._encoded)
         assert counting.items == 1
         assert items_of([found]) == items
 
@@ -145,9 +151,9 @@ def test_other_kinds_are_decoded_each_time(value: Any) -> None:
 def test_what_the_last_load_did_not_use_is_forgotten() -> None:
     templates, first, second = Templates(), items_of([message()]), items_of([HumanMessage("other")])
     for items in (first, first, second):
-        templates.load(items, CODEC._load_all)
+        templates.load(items, CODEC._load_all, CODEC._encoded)
     counting = Counting()
-    templates.load(first, counting)
+    templates.load(first, counting, CODEC._encoded)
     assert counting.items == 1
     assert templates.size_bytes > 0
 
@@ -164,7 +170,21 @@ def test_any_sequence_of_loads_equals_decoding(loads: list[list[Any]]) -> None:
     templates = Templates()
     for values in loads:
         items = items_of(values)
-        found = templates.load(items, CODEC._load_all)
+        found = templates.load(items, CODEC._load_all, CODEC._encoded)
         assert exact(found) == exact(CODEC._load_all(items))
         for value in found:
             _spoil(value)
+
+
+def test_what_a_class_became_because_it_was_away_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LangGraph's serializer gives a plain dict for an object of a class that is not there at the moment."""
+    templates, items = Templates(), items_of([{"note": Note(text="a")}, Note(text="b")])
+    for _ in range(2):
+        templates.load(items, CODEC._load_all, CODEC._encoded)
+    with monkeypatch.context() as patch:
+        patch.delattr(sys.modules[__name__], "Note")
+        fresh = Templates()
+        for _ in range(2):
+            assert fresh.load(items, CODEC._load_all, CODEC._encoded) == [{"note": {"text": "a"}}, {"text": "b"}]
+    inside, alone = fresh.load(items, CODEC._load_all, CODEC._encoded)
+    assert (type(inside["note"]), type(alone)) == (Note, Note)
