@@ -16,12 +16,13 @@ from deltastore.archive import (
     archive_by_policy,
     archive_threads,
     check_archives,
+    check_target,
     restore_archives,
 )
 from deltastore.cli.database import DSN_HELP, dsn_option, json_option, run_with_saver, schema_option, serde_option
 from deltastore.cli.database import serializer as made
 from deltastore.cli.retain import policy_in
-from deltastore.cli.screen import line
+from deltastore.cli.screen import counted, line
 from deltastore.connect import DeltaSaver
 from deltastore.core.retention import RetentionPolicy, RetentionRule, age_seconds
 from deltastore.errors import InvalidConfigError
@@ -42,7 +43,8 @@ target_option = click.option(
     help="Threads that this would delete whole.",
 )
 @click.option("--idle-older-than", "idle", metavar="AGE", help="Threads whose newest checkpoint is older than this.")
-@click.option("--dry-run", is_flag=True, help="Say which threads would be archived; write and remove nothing.")
+@click.option("--make-folder", is_flag=True, help="Make the folder if it is missing.")
+@click.option("--dry-run", is_flag=True, help="Say which threads would go into which files; write and remove nothing.")
 @click.option("--keep", is_flag=True, help="Write and verify the files, but leave the threads in the database.")
 @dsn_option
 @schema_option
@@ -60,6 +62,7 @@ def archive(
     as_json = given.pop("as_json")
     how: dict[str, Any] = {"keep": given.pop("keep"), "dry_run": given.pop("dry_run"), "progress": _progress(as_json)}
     policy = _policy(threads, path, idle)
+    check_target(place, make_folder=given.pop("make_folder"))
 
     async def call(saver: DeltaSaver) -> Report:
         if policy is None:
@@ -84,7 +87,9 @@ def restore(
 ) -> None:
     """Bring archived threads back into any deltastore. The files stay.
 
-    Each is read in full before anything is written, and its thread lands whole or not at all.
+    Each is read in full before anything is written, and its thread lands whole or not at all. What is wrong with one
+    file does not hold up the others. Exit code 2: a thread is there already, or a file cannot be opened; 4: a file is
+    damaged.
     """
     as_json = given.pop("as_json")
     if thread_id is not None and len(files) > 1:
@@ -95,9 +100,11 @@ def restore(
     else:
 
         async def call(saver: DeltaSaver) -> Report:
-            return await restore_archives(saver, files, thread_id=thread_id, replace=replace, progress=progress)
+            return await restore_archives(
+                saver, files, thread_id=thread_id, replace=replace, go_on=True, progress=progress
+            )
 
-        report = run_with_saver(call=call, **given)
+        report = run_with_saver(call=call, makes=True, **given)
     _finish(context, report, as_json=as_json)
 
 
@@ -124,7 +131,9 @@ def _progress(as_json: bool) -> Any:
 
 def _line(outcome: Outcome) -> str:
     """One thread for people."""
-    told = " ".join(outcome.reason.split()) or f"{outcome.checkpoints:,} checkpoints, {outcome.file}".removesuffix(", ")
+    told = " ".join(outcome.reason.split()) or f"{counted(outcome.checkpoints, 'checkpoint')}, {outcome.file}"
+    if outcome.status in (Status.FAILED, Status.REFUSED) and not outcome.thread_id:
+        return line(f"{outcome.status:<9} {told}")  # which begins with the file
     return line(f"{outcome.status:<9} {outcome.thread_id}: {told}")
 
 
@@ -138,6 +147,6 @@ def _finish(context: click.Context, report: Report, *, as_json: bool) -> None:
 
 
 def _sizes(report: Report) -> str:
-    if not report.counts[Status.ARCHIVED] + report.counts[Status.COPIED]:
+    if not report.counts[Status.ARCHIVED] + report.counts[Status.COPIED] + report.counts[Status.COUNTED]:
         return ""
     return f"; {report.payload_bytes:,} bytes of payloads in {report.file_bytes:,} bytes of files"

@@ -33,11 +33,13 @@ serde_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def run_on(dsn: str | None, schema: str, call: Callable[[AnyConnection], Awaitable[Answer]]) -> Answer:
-    """Runs a call on a connection of its own.
+def run_on(
+    dsn: str | None, schema: str, call: Callable[[AnyConnection], Awaitable[Answer]], *, makes: bool = False
+) -> Answer:
+    """Runs a call on a connection of its own. `makes`: an embedded database is made if it is not there.
 
     Raises:
-        InvalidConfigError: There is no DSN.
+        InvalidConfigError: There is no DSN, or it names an embedded database that is not there.
         DatabaseError: The database did not do what was asked.
     """
 
@@ -48,16 +50,22 @@ def run_on(dsn: str | None, schema: str, call: Callable[[AnyConnection], Awaitab
             except DRIVER_ERRORS as error:
                 raise translate(error, schema=schema) from error
 
-    return asyncio.run(run(_given(dsn)))
+    return asyncio.run(run(_given(dsn, makes=makes)))
 
 
 def run_with_saver(
-    dsn: str | None, schema: str, serde: str | None, call: Callable[[DeltaSaver], Awaitable[Answer]]
+    dsn: str | None,
+    schema: str,
+    *,
+    call: Callable[[DeltaSaver], Awaitable[Answer]],
+    serde: str | None = None,
+    makes: bool = False,
 ) -> Answer:
-    """Runs a call with an open saver; no statement has a time limit.
+    """Runs a call with an open saver; no statement has a time limit. `makes`: as for `run_on`.
 
     Raises:
-        InvalidConfigError: There is no DSN, or the serializer cannot be made.
+        InvalidConfigError: There is no DSN, it names an embedded database that is not there, or the serializer cannot
+            be made.
         DeltastoreError: What the call raises.
     """
 
@@ -68,13 +76,26 @@ def run_with_saver(
         async with opened as saver:
             return await call(saver)
 
-    return asyncio.run(run(_given(dsn)))
+    return asyncio.run(run(_given(dsn, makes=makes)))
 
 
-def _given(dsn: str | None) -> str:
+def _given(dsn: str | None, *, makes: bool) -> str:
     if not dsn:
         raise InvalidConfigError("no database given", hint="say --dsn DSN, or set DELTASTORE_DSN")
+    if not makes and _is_embedded(dsn):
+        from deltastore.embedded import EmbeddedServer, embedded_folder  # noqa: PLC0415 - an extra
+
+        server = EmbeddedServer(embedded_folder(dsn))
+        if not server.is_made:
+            raise InvalidConfigError(
+                f"there is no embedded database in {server.folder}",
+                hint="correct the folder; deltastore schema up makes a new database",
+            )
     return dsn
+
+
+def _is_embedded(dsn: str) -> bool:
+    return dsn.partition(":")[0] == "embedded"
 
 
 def serializer(name: str | None) -> Any:
@@ -107,7 +128,7 @@ def imported(name: str) -> Any:
 
 @asynccontextmanager
 async def _connected(dsn: str) -> AsyncIterator[AnyConnection]:
-    if dsn.partition(":")[0] == "embedded":
+    if _is_embedded(dsn):
         from deltastore.embedded import EmbeddedServer, embedded_folder  # noqa: PLC0415 - an extra
 
         async with EmbeddedServer(embedded_folder(dsn)) as server, _connected(server.dsn) as connection:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from deltastore.cli.conversation import Bounds, as_conversation, everything, one_line, value_lines
 from deltastore.cli.graph import Graph
-from deltastore.cli.screen import WIDE, console, cut, line, pairs, print_line, short_id, when
+from deltastore.cli.screen import SHORT_ID, WIDE, console, counted, cut, line, pairs, print_line, short_id, when
 from deltastore.inspection import (
     ChannelChange,
     ChannelDifference,
@@ -34,36 +34,51 @@ STATUS_STYLE = "bold red"
 
 
 async def print_threads(threads: AsyncIterator[ThreadSummary], limit: int) -> None:
-    """One line for each of the first `limit` threads (0 for all), and how to go on if there are more."""
+    """One line for each of the first `limit` threads (0 for all), and how to go on if there are more.
+
+    Ids are whole: where they are longer than what is left of a line, the terminal goes on in the next one.
+    """
     target, shown, last = console(), 0, ""
-    name_width = max(target.width - (36 if target.width < WIDE else 98), 20)
     async for each in threads:
         if limit and shown == limit:
-            target.print(Text(f"{_counts(shown, 'thread')}; for more --after {last}", "dim"), soft_wrap=True)
+            target.print(Text(f"{counted(shown, 'thread')}; for more --after {last}", "dim"), soft_wrap=True)
             return
         if not shown:
-            _print_head(target, name_width)
-        text = Text().append("* " if each.pinned else "", "magenta")
-        text.append(cut(each.thread_id, name_width - len(text)), "bold")
-        text.append(f" {_number(each.step):>6} {each.source or '-':<6} {when(each.saved_at):<19}")
-        if target.width >= WIDE:
-            text.append(f"  {cut(each.checkpoint_id or '-', 36)} ", "yellow")
-            text.append(line(pairs(_telling(each.metadata))), "dim")
-        print_line(target, text)
+            checkpoint = f" {'checkpoint':<36}" if target.width >= WIDE else ""
+            head = f"{'step':>6} {'source':<6} {'saved (UTC)':<19}{checkpoint} {'pinned':<6} thread"
+            target.print(Text(head, "dim"), no_wrap=True, overflow="crop")
+        target.print(_thread(each, target.width), soft_wrap=True)
         shown, last = shown + 1, each.cursor
     if not shown:
         target.print("no threads")
 
 
+def _thread(each: ThreadSummary, width: int) -> Text:
+    text = Text(f"{_number(each.step):>6} {line(each.source or '-'):<6} {when(each.saved_at):<19} ")
+    if width >= WIDE:
+        text.append(f"{cut(each.checkpoint_id or '-', 36)} ", "yellow")
+    text.append(f"{'pinned' if each.pinned else '':<6} ", "magenta").append(line(each.thread_id), "bold")
+    left = width - text.cell_len - 2
+    if width >= WIDE and left > 0:
+        text.append(f"  {cut(pairs(_telling(each.metadata)), left)}".rstrip(), "dim")
+    return text
+
+
 async def print_namespaces(namespaces: AsyncIterator[NamespaceSummary]) -> None:
     """One line for each namespace."""
-    target = console()
+    target, is_first = console(), True
+    id_width = 36 if target.width >= WIDE else SHORT_ID
     async for each in namespaces:
+        if is_first:
+            target.print(Text(f"{'checkpoint':<{id_width}} {'saved (UTC)':<19} namespace", "dim"), no_wrap=True)
+            is_first = False
         shown_id = each.checkpoint_id if target.width >= WIDE else short_id(each.checkpoint_id)
-        text = Text().append(cut(shown_id, 36 if target.width >= WIDE else 18), "yellow")
+        text = Text().append(cut(shown_id, id_width), "yellow")
         text.append(f" {when(each.saved_at):<19} ")
         text.append(line(each.namespace) or "(root)", "bold")
         target.print(text, soft_wrap=True)
+    if is_first:
+        target.print("no namespaces")
 
 
 async def print_history(entries: AsyncIterator[HistoryEntry]) -> None:
@@ -123,13 +138,6 @@ def print_difference(difference: Difference, *, full: bool) -> None:
         target.print("no channel differs")
 
 
-def _print_head(target: Console, name_width: int) -> None:
-    head = f"{'thread':<{name_width}} {'step':>6} {'source':<6} {'saved (UTC)':<19}"
-    if target.width >= WIDE:
-        head += f"  {'checkpoint':<36} metadata"
-    target.print(Text(head, "dim"), no_wrap=True, overflow="crop")
-
-
 def _print_rule(target: Console, name: str, note: str) -> None:
     title = Text().append(line(name), "bold").append(f"  {note}" if note else "", "dim")
     target.print(Rule(title, align="left", characters="─", style="dim"))
@@ -150,7 +158,7 @@ def _entry(entry: HistoryEntry, width: int, *, is_leaf: bool) -> Text:
     if entry.changes:
         text.append(f"  {line(', '.join(map(_change, entry.changes)))}")
     if entry.writes and is_leaf:
-        text.append(f"  {_counts(entry.writes, 'pending write')}", "dim")
+        text.append(f"  {counted(entry.writes, 'pending write')}", "dim")
     return text
 
 
@@ -194,7 +202,7 @@ def _described(channel: ChannelView) -> str:
     if channel.origin != "unfolded" and isinstance(channel.value, list | dict | set | tuple):
         conversation = as_conversation(channel.value) if channel.value else None
         what = "key" if isinstance(channel.value, dict) else "item" if conversation is None else "message"
-        size = _counts(len(channel.value), what)
+        size = counted(len(channel.value), what)
     return ", ".join(filter(None, (size, note)))
 
 
@@ -205,7 +213,7 @@ def _channel_lines(channel: ChannelView, bounds: Bounds) -> Iterator[Text]:
         yield from value_lines(channel.value, bounds)
         return
     seed = "no seed" if channel.value is None else "a seed"
-    yield Text(f"  {seed}, then {_counts(len(channel.writes), 'write')}:", "dim")
+    yield Text(f"  {seed}, then {counted(len(channel.writes), 'write')}:", "dim")
     if channel.value is not None:
         yield from value_lines(channel.value, bounds)
     shown = channel.writes if bounds.elements is None else channel.writes[-bounds.elements :]
@@ -242,10 +250,6 @@ def _event(write: WriteView) -> Any:
     if write.channel == INTERRUPT and isinstance(write.value, list | tuple) and len(write.value) == 1:
         return getattr(write.value[0], "value", write.value[0])
     return write.value
-
-
-def _counts(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _number(step: int | None) -> str:

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from deltastore.cli.screen import console
+from deltastore.cli.screen import console, counted, size
 from deltastore.core.findings import Finding, Place
+from deltastore.core.identifiers import shown_namespace
 from deltastore.core.repair import Action
-from deltastore.importer.report import megabytes
 from deltastore.verification import Outcome, Report, Status
 
 Line = tuple[str, str]
@@ -87,12 +87,12 @@ def _title(outcome: Outcome) -> str:
     found = outcome.found
     name = f"thread {found.thread_id!r}" if found.thread_id is not None else f"thread with the key {found.thread_key}"
     if found.is_sound:
-        return f"{name}: {_counted(found.checkpoints, 'checkpoint')}, no damage"
+        return f"{name}: {counted(found.checkpoints, 'checkpoint')}, no damage"
     if not found.hurt:
-        return f"{name}: damaged, all of its {_counted(found.checkpoints, 'checkpoint')} can be loaded"
+        return f"{name}: damaged, all of its {counted(found.checkpoints, 'checkpoint')} can be loaded"
     saved = len(found.hurt) - len(found.lost)
     return (
-        f"{name}: damaged, {len(found.hurt)} of {_counted(found.checkpoints, 'checkpoint')} cannot be loaded, "
+        f"{name}: damaged, {len(found.hurt)} of {counted(found.checkpoints, 'checkpoint')} cannot be loaded, "
         f"{saved or 'none'} of them can be saved"
     )
 
@@ -101,12 +101,10 @@ def _found(outcome: Outcome) -> Iterator[Line]:
     for finding in outcome.found.findings:
         yield "notice" if finding.is_notice else str(finding.kind), _described(finding)
     for place in outcome.found.readable:
-        yield (
-            "readable",
-            f"{place.checkpoint_id} is the newest checkpoint of namespace {place.namespace!r} to be loaded",
-        )
+        namespace = shown_namespace(place.namespace)
+        yield "readable", f"{place.checkpoint_id} is the newest checkpoint of namespace {namespace} to be loaded"
     if outcome.found.quarantined:
-        yield "quarantine", f"holds {_counted(outcome.found.quarantined, 'row')} of earlier repairs"
+        yield "quarantine", f"holds {counted(outcome.found.quarantined, 'row')} of earlier repairs"
 
 
 def _described(finding: Finding) -> str:
@@ -124,7 +122,7 @@ def _named(places: Sequence[Place]) -> str:
     ids = [place.checkpoint_id for place in places]
     if len(ids) > NAMED_MAX:
         return f"{len(ids)} checkpoints ({ids[0]} to {ids[-1]})"
-    return f"{_counted(len(ids), 'checkpoint')} ({', '.join(ids)})"
+    return f"{counted(len(ids), 'checkpoint')} ({', '.join(ids)})"
 
 
 def _plan(outcome: Outcome) -> Iterator[Line]:
@@ -145,22 +143,18 @@ def _rows(actions: Sequence[Action]) -> str:
         )
     kinds = Counter(action.row.partition(" ")[0] for action in actions)
     return ", ".join(
-        _counted(count, kind) if kind != "metadata" else f"{count} metadata" for kind, count in kinds.items()
+        counted(count, kind) if kind != "metadata" else f"{count} metadata" for kind, count in kinds.items()
     )
 
 
 def _summary(report: Report, *, dry_run: bool) -> Iterator[str]:
     yield (
-        f"{_counted(report.threads, 'thread')}, {_counted(report.checkpoints, 'checkpoint')}, "
-        f"{_counted(report.rows, 'row')}, {megabytes(report.payload_bytes)} in {report.elapsed_seconds:,.1f} s: "
-        + (f"{_counted(len(report.damaged), 'thread')} damaged" if report.damaged else "no damage")
+        f"{counted(report.threads, 'thread')}, {counted(report.checkpoints, 'checkpoint')}, "
+        f"{counted(report.rows, 'row')}, {size(report.payload_bytes)} in {report.elapsed_seconds:,.1f} s: "
+        + (f"{counted(len(report.damaged), 'thread')} damaged" if report.damaged else "no damage")
     )
     repaired = sum(outcome.status is Status.REPAIRED for outcome in report.damaged)
     if repaired:
-        yield f"{_counted(repaired, 'thread')} repaired; what was taken out is in delta_quarantine"
+        yield f"{counted(repaired, 'thread')} repaired; what was taken out is in delta_quarantine"
     elif dry_run and report.damaged:
         yield "nothing was written: this was a dry run"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -54,10 +54,11 @@ def on_database(command: Command) -> Command:
 @click.command()
 @on_database
 @click.option("--filter", "filters", multiple=True, metavar="KEY=VALUE", help="Only threads with such metadata.")
+@click.option("--pinned", is_flag=True, help="Only pinned threads.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(0), help="At most so many; 0 for all.")
 @click.option("--after", metavar="CURSOR", help="Continue where an earlier list ended.")
 @lines_option
-def threads(filters: tuple[str, ...], limit: int, after: str | None, as_json: bool, **where: Any) -> None:
+def threads(filters: tuple[str, ...], pinned: bool, limit: int, after: str | None, as_json: bool, **where: Any) -> None:
     """List threads, that with the newest checkpoint first.
 
     VALUE is JSON, or else a text. A thread is found by the metadata of any of its checkpoints.
@@ -66,7 +67,7 @@ def threads(filters: tuple[str, ...], limit: int, after: str | None, as_json: bo
 
     async def call(saver: DeltaSaver) -> None:
         most = limit + (not as_json) if limit else None  # one more shows whether to go on
-        found = listed(saver, filter=wanted, after=after, limit=most)
+        found = listed(saver, filter=wanted, after=after, limit=most, pinned=pinned)
         await (_print_lines(found) if as_json else desk.print_threads(found, limit))
 
     run_with_saver(call=call, **where)
@@ -160,7 +161,7 @@ def copy(source: str, target: str, dsn: str | None, schema: str, as_json: bool) 
         await find_thread(saver, source)
         await saver.acopy_thread(source, target)
 
-    run_with_saver(dsn, schema, None, call)
+    run_with_saver(dsn, schema, call=call)
     print_answer({"source": source, "target": target}, f"copied {source!r} to {target!r}", as_json=as_json)
 
 
@@ -179,7 +180,7 @@ def delete(thread: str, dsn: str | None, schema: str, yes: bool, as_json: bool) 
             click.confirm(f"Delete thread {thread!r} for ever?", abort=True, err=True)
         await saver.adelete_thread(thread)
 
-    run_with_saver(dsn, schema, None, call)
+    run_with_saver(dsn, schema, call=call)
     print_answer({"deleted": thread}, f"deleted {thread!r}", as_json=as_json)
 
 

@@ -11,7 +11,15 @@ from typing import Any
 
 import click
 
-from deltastore.cli.database import dsn_option, json_option, run_with_saver, schema_option, serde_option
+from deltastore.cli.database import (
+    dsn_option,
+    json_option,
+    print_answer,
+    run_with_saver,
+    schema_option,
+    serde_option,
+)
+from deltastore.cli.screen import counted, line, size
 from deltastore.connect import DeltaSaver
 from deltastore.core.retained import RetentionReport, RuleReport
 from deltastore.core.retention import RetentionPolicy, age_seconds, rule_from
@@ -78,21 +86,25 @@ def retain(
 @click.option("--off", is_flag=True, help="Take the pin away.")
 @dsn_option
 @schema_option
-def pin(thread: str, off: bool, dsn: str | None, schema: str) -> None:
-    """Exempt a thread from retention."""
+@json_option
+def pin(thread: str, off: bool, dsn: str | None, schema: str, as_json: bool) -> None:
+    """Exempt a thread from retention. `threads --pinned` lists such threads."""
 
     async def call(saver: DeltaSaver) -> None:
         await (saver.aunpin(thread) if off else saver.apin(thread))
 
-    run_with_saver(dsn, schema, None, call)
+    run_with_saver(dsn, schema, call=call)
+    text = f"{thread!r} is {'not pinned any more' if off else 'pinned: retention leaves it alone'}"
+    print_answer({"thread": thread, "pinned": not off}, text, as_json=as_json)
 
 
 @click.command()
 @click.argument("thread", metavar="THREAD")
 @dsn_option
 @schema_option
+@json_option
 @click.pass_context
-def undelete(context: click.Context, thread: str, dsn: str | None, schema: str) -> None:
+def undelete(context: click.Context, thread: str, dsn: str | None, schema: str, as_json: bool) -> None:
     """Let runs save again that hold a checkpoint of a deleted thread. What was deleted stays gone.
 
     Exit code 1 if the thread is not known to be deleted.
@@ -101,7 +113,10 @@ def undelete(context: click.Context, thread: str, dsn: str | None, schema: str) 
     async def call(saver: DeltaSaver) -> bool:
         return await saver.aundelete_thread(thread)
 
-    context.exit(0 if run_with_saver(dsn, schema, None, call) else 1)
+    found = run_with_saver(dsn, schema, call=call)
+    text = "runs may save to it again" if found else "it is not known to be deleted; nothing was done"
+    print_answer({"thread": thread, "undeleted": found}, f"{thread!r}: {text}", as_json=as_json)
+    context.exit(0 if found else 1)
 
 
 def _policy(path: Path | None, given: dict[str, Any]) -> RetentionPolicy:
@@ -142,11 +157,11 @@ def _condition(text: str) -> tuple[str, Any]:
 def summary(report: RetentionReport) -> str:
     """The report for people."""
     verb = "would be removed" if report.dry_run else "removed"
-    gone = f"{_count(report.checkpoints, 'checkpoint')} of {_count(report.threads, 'thread')}"
-    seen = f"{_count(report.seen_threads, 'thread')}, {report.pinned_threads:,} of them pinned"
+    gone = f"{counted(report.checkpoints, 'checkpoint')} of {counted(report.threads, 'thread')}"
+    seen = f"{counted(report.seen_threads, 'thread')}, {report.pinned_threads:,} of them pinned"
     lines = [
         f"{verb}: {gone}, {report.deleted_threads:,} of them as a whole",
-        f"payloads: {_size(report.freed_bytes)}; longest lock: {report.lock_ms_max:,.1f} ms",
+        f"payloads: {size(report.freed_bytes)}; longest lock: {report.lock_ms_max:,.1f} ms",
         f"looked at {seen}, in {report.elapsed_seconds:,.1f} s",
     ]
     rules = [rule for rule in report.rules if rule.name or rule.threads]
@@ -154,8 +169,8 @@ def summary(report: RetentionReport) -> str:
         lines += [f"{'rule':<24} {'threads':>10} {'as a whole':>10} {'checkpoints':>12} {'payloads':>12}"]
         lines += [_line(rule) for rule in rules]
     if report.busy_threads:
-        lines.append(f"in use all the time, left to the next pass: {_count(len(report.busy_threads), 'thread')}")
-    lines += [f"left as it is: {each.thread_id}: {' '.join(each.reason.split())}" for each in report.failures]
+        lines.append(f"in use all the time, left to the next pass: {counted(len(report.busy_threads), 'thread')}")
+    lines += [line(f"left as it is: {each.thread_id}: {' '.join(each.reason.split())}") for each in report.failures]
     return "\n".join(lines)
 
 
@@ -164,16 +179,5 @@ def _line(rule: RuleReport) -> str:
     name = name if len(name) <= 24 else f"{name[:23]}…"
     return (
         f"{name:<24} {rule.threads:>10,} {rule.deleted_threads:>10,} {rule.checkpoints:>12,}"
-        f" {_size(rule.freed_bytes):>12}"
+        f" {size(rule.freed_bytes):>12}"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _size(number_bytes: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(number_bytes) >= size:
-            return f"{number_bytes / size:,.1f} {unit}"
-    return f"{number_bytes:,} B"

@@ -44,7 +44,7 @@ def status(context: click.Context, dsn: str | None, schema: str, as_json: bool) 
 def up(dsn: str | None, schema: str, as_json: bool, no_create_schema: bool) -> None:
     """Bring the schema up to date; safe to run many times and from many places at once."""
     migrator = Migrator(schema, create_schema=not no_create_schema)
-    applied = [step.name for step in run_on(dsn, schema, migrator.up)]
+    applied = [step.name for step in run_on(dsn, schema, migrator.up, makes=True)]
     text = "".join(f"applied {name}\n" for name in applied)
     text += f"schema {schema} is up to date at version {migrator.expected}"
     print_answer({"schema": schema, "version": migrator.expected, "applied": applied}, text, as_json=as_json)

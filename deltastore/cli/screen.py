@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 WIDE = 120
@@ -75,12 +75,36 @@ def when(moment: datetime | str | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def size(number_bytes: float) -> str:
+    """A number of bytes for people."""
+    for unit, unit_bytes in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(number_bytes) >= unit_bytes:
+            return f"{number_bytes / unit_bytes:,.1f} {unit}"
+    return counted(round(number_bytes), "byte")
+
+
 def pairs(values: Iterable[tuple[str, Any]]) -> str:
     """`name=value` pairs on one line."""
     return "  ".join(f"{name}={value if isinstance(value, str) else repr(value)}" for name, value in values)
 
 
+def print_trimmed(target: Console, table: RenderableType) -> None:
+    """A table; in a pipe without blanks at the ends of lines."""
+    if target.is_terminal:
+        target.print(table)
+        return
+    with target.capture() as captured:
+        target.print(table)
+    target.out("\n".join(each.rstrip() for each in captured.get().split("\n")), end="", highlight=False)
+
+
 def print_line(target: Console, text: Text) -> None:
     """One line, cut to the width."""
     text.truncate(target.width, overflow="ellipsis")
+    text.rstrip()
     target.print(text, no_wrap=True, overflow="ellipsis")

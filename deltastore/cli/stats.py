@@ -13,10 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from deltastore.cli.database import dsn_option, json_option, run_with_saver, schema_option, serde_option
-from deltastore.cli.screen import console, line
+from deltastore.cli.screen import console, counted, line, print_trimmed, size
 from deltastore.connect import DeltaSaver
 from deltastore.errors import InvalidConfigError
-from deltastore.importer.report import megabytes
 from deltastore.statistics import (
     Chains,
     DatabaseStatistics,
@@ -30,6 +29,7 @@ from deltastore.statistics import (
 
 PIPE_WIDTH = 200
 NAME_WIDTH_MIN = 16
+KINDS = ("checkpoints", "values", "pages", "writes", "metadata", "quarantine")
 ESTIMATE = "estimate, before PostgreSQL's own compression"
 
 
@@ -74,32 +74,30 @@ def stats(thread_id: str | None, days: int, top: int, sample: int, as_json: bool
 
 def _print_database(target: Console, found: DatabaseStatistics) -> None:
     counts, sample = found.counts, found.sample
-    heading = f"{counts.threads:,} threads, {_checkpoints(counts.checkpoints, counts.hidden)}"
+    heading = f"{counted(counts.threads, 'thread')}, {_checkpoints(counts.checkpoints, counts.hidden)}"
     disk = sum(counts.disk_bytes.values())
-    target.print(
-        Text(f"{heading}, {megabytes(counts.payload_bytes)}" + (f", {megabytes(disk)} on disk" if disk else ""))
-    )
+    target.print(Text(f"{heading}, {size(counts.payload_bytes)}" + (f", {size(disk)} on disk" if disk else "")))
     _print_volumes(target, counts.volumes, {}, counts.payload_bytes)
     _print_chains(target, counts.chains)
     if sample.threads:
-        of = f"from {sample.threads:,} threads chosen by chance"
+        of = f"from {counted(sample.threads, 'thread')} chosen by chance"
         _print_line(target, "compression", f"{sample.compression:,.1f} times ({of})")
         _print_stock(target, sample.stock_bytes, counts.payload_bytes, f"{of}; {ESTIMATE}")
-    large = [f"{name} {megabytes(size)}" for name, size in counts.disk_bytes.items() if size * 100 > disk]
+    large = [f"{name} {size(used)}" for name, used in counts.disk_bytes.items() if used * 100 > disk]
     if large:
         _print_line(target, "on disk", ", ".join(large))
     _print_days(target, counts.days)
     _print_threads(target, "largest threads", counts.largest)
-    _print_threads(target, f"fastest-growing threads of {len(counts.days)} days", counts.fastest)
+    _print_threads(target, f"fastest-growing threads of {counted(len(counts.days), 'day')}", counts.fastest)
     if sample.unbounded:
         rows = [(line(name) or "(root)", line(channel), f"{threads:,}") for name, channel, threads in sample.unbounded]
-        title = f"channels that only grow, in {sample.threads:,} threads chosen by chance"
+        title = f"channels that only grow, in {counted(sample.threads, 'thread')} chosen by chance"
         _print_table(target, title, ("namespace", "channel", "#threads"), rows)
 
 
 def _print_thread(target: Console, found: ThreadWeight, top: int) -> None:
     heading = f"thread {line(found.thread_id)}: {_checkpoints(found.checkpoints, found.hidden)}"
-    target.print(Text(f"{heading}, {megabytes(found.payload_bytes)}"))
+    target.print(Text(f"{heading}, {size(found.payload_bytes)}"))
     _print_volumes(target, found.volumes, found.plain_bytes, found.payload_bytes)
     _print_chains(target, found.chains)
     _print_line(target, "compression", f"{found.compression:,.1f} times")
@@ -112,9 +110,9 @@ def _print_thread(target: Console, found: ThreadWeight, top: int) -> None:
             each.kind,
             f"{each.changes:,}",
             f"{each.length:,}",
-            megabytes(each.value_bytes),
-            megabytes(each.new_bytes),
-            megabytes(each.stock_bytes),
+            size(each.value_bytes),
+            size(each.new_bytes),
+            size(each.stock_bytes),
             "grows" if each.is_unbounded else "",
         )
         for each in found.channels[:top]
@@ -124,19 +122,20 @@ def _print_thread(target: Console, found: ThreadWeight, top: int) -> None:
     if rows:
         target.print(Text("* what the stock saver would store, an estimate; sizes before compression", "dim"))
     if len(found.channels) > top:
-        target.print(Text(f"and {len(found.channels) - top:,} more channels: --top", "dim"))
+        target.print(Text(f"and {counted(len(found.channels) - top, 'more channel')}: --top", "dim"))
 
 
 def _print_volumes(target: Console, volumes: Mapping[str, Volume], plain: Mapping[str, int], total: int) -> None:
+    ordered = sorted(volumes.items(), key=lambda each: KINDS.index(each[0]))
     rows = [
         (
             kind,
             f"{volume.rows:,}",
-            megabytes(volume.payload_bytes),
+            size(volume.payload_bytes),
             f"{100 * volume.payload_bytes / max(total, 1):.0f} %",
             *((f"{plain[kind] / max(volume.payload_bytes, 1):,.1f}",) if plain else ()),
         )
-        for kind, volume in volumes.items()
+        for kind, volume in ordered
         if volume.rows
     ]
     columns = ("kind", "#rows", "#bytes", "#share", *(("#compression",) if plain else ()))
@@ -146,14 +145,14 @@ def _print_volumes(target: Console, volumes: Mapping[str, Volume], plain: Mappin
 def _print_chains(target: Console, chains: Chains) -> None:
     text = (
         f"{chains.mean_steps:,.1f} steps back to an anchor on average, {chains.p95_steps:,} for 95 of 100, "
-        f"{chains.max_steps:,} at most; {chains.anchors:,} anchors"
+        f"{chains.max_steps:,} at most; {counted(chains.anchors, 'anchor')}"
     )
     _print_line(target, "chains", text)
 
 
 def _print_stock(target: Console, stock_bytes: int, payload_bytes: int, note: str) -> None:
     times = stock_bytes / max(payload_bytes, 1)
-    _print_line(target, "stock saver", f"{megabytes(stock_bytes)}, {times:,.0f} times as much ({note})")
+    _print_line(target, "stock saver", f"{size(stock_bytes)}, {times:,.0f} times as much ({note})")
 
 
 def _print_days(target: Console, days: Sequence[Day]) -> None:
@@ -161,11 +160,15 @@ def _print_days(target: Console, days: Sequence[Day]) -> None:
         (
             datetime.fromtimestamp(day.start_seconds, UTC).strftime("%Y-%m-%d"),
             f"{day.checkpoints:,}",
-            megabytes(day.payload_bytes),
+            size(day.payload_bytes),
         )
         for day in days
+        if day.checkpoints or day.payload_bytes
     ]
-    _print_table(target, "growth per day (UTC)", ("day", "#checkpoints", "#bytes"), rows)
+    if not rows:
+        _print_line(target, "growth", f"none in {counted(len(days), 'day')}")
+    left_out = ", without days that brought nothing" if len(rows) < len(days) else ""
+    _print_table(target, f"growth per day (UTC){left_out}", ("day", "#checkpoints", "#bytes"), rows)
 
 
 def _print_threads(target: Console, title: str, threads: Sequence[ThreadSize]) -> None:
@@ -173,7 +176,7 @@ def _print_threads(target: Console, title: str, threads: Sequence[ThreadSize]) -
         (
             "(its row is missing)" if each.thread_id is None else line(each.thread_id),
             f"{each.checkpoints:,}",
-            megabytes(each.payload_bytes),
+            size(each.payload_bytes),
         )
         for each in threads
     ]
@@ -185,7 +188,7 @@ def _print_line(target: Console, name: str, text: str) -> None:
     grid.add_column(width=12, no_wrap=True)
     grid.add_column()
     grid.add_row(Text(name), Text(text))
-    target.print(grid)
+    print_trimmed(target, grid)
 
 
 def _print_table(target: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -213,8 +216,8 @@ def _print_table(target: Console, title: str, columns: Sequence[str], rows: Iter
         )
     for row in rows:
         table.add_row(*map(Text, row))
-    target.print(table)
+    print_trimmed(target, table)
 
 
 def _checkpoints(visible: int, hidden: int) -> str:
-    return f"{visible:,} checkpoints" + (f" and {hidden:,} deleted ones that others need" if hidden else "")
+    return counted(visible, "checkpoint") + (f" and {hidden:,} deleted ones that others need" if hidden else "")

@@ -69,7 +69,7 @@ def verify(context: click.Context, /, threads: tuple[str, ...], as_json: bool, *
             progress=screen.done,
         )
 
-    report = run_with_saver(given["dsn"], given["schema"], given["serde"], call)
+    report = run_with_saver(given["dsn"], given["schema"], serde=given["serde"], call=call)
     if as_json:
         click.echo(json.dumps({"types": looks_up_types, **report.as_json()}, indent=2))
     else:

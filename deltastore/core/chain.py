@@ -27,7 +27,7 @@ from types import MappingProxyType
 
 from deltastore.core import header as headers
 from deltastore.core.frame import Cipher, unseal
-from deltastore.core.identifiers import unpack_checkpoint_id
+from deltastore.core.identifiers import shown_namespace, unpack_checkpoint_id
 from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadRef
 from deltastore.core.payload import (
     SEED_BASE,
@@ -54,7 +54,7 @@ UNPACK = {SegmentKind.VALUES: unpack_values, SegmentKind.PAGES: unpack_page, Seg
 def describe(thread: ThreadRef, namespace: str, checkpoint_id: bytes | None) -> str:
     """How errors name a checkpoint."""
     checkpoint = "" if checkpoint_id is None else f", checkpoint {_shown(checkpoint_id)!r}"
-    return f"thread {thread.thread_id!r}, namespace {namespace!r}{checkpoint}"
+    return f"thread {thread.thread_id!r}, namespace {shown_namespace(namespace)}{checkpoint}"
 
 
 def _shown(checkpoint_id: bytes) -> str:

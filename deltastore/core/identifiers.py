@@ -56,6 +56,11 @@ def thread_key(thread_id: str) -> bytes:
     return blake2b(thread_id.encode(), digest_size=THREAD_KEY_BYTES, person=b"deltastore").digest()
 
 
+def shown_namespace(namespace: str) -> str:
+    """A namespace as errors and lists name it."""
+    return repr(namespace) if namespace else "(root)"
+
+
 def pack_checkpoint_id(checkpoint_id: str) -> bytes:
     """The ordered key of a checkpoint id: 17 bytes for a canonical UUID, else up to 17 bytes more than the id.
 

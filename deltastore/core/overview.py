@@ -31,11 +31,13 @@ class ThreadsQuery:
         document: JSON text; only threads with a visible checkpoint whose metadata document contains it (jsonb `@>`).
         cursor: Continue after this entry of an earlier page.
         limit: Entries in one page.
+        pinned: Only pinned threads.
     """
 
     document: str | None = None
     cursor: ThreadsCursor | None = None
     limit: int = 100
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

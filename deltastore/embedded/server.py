@@ -68,6 +68,11 @@ class EmbeddedServer:
             raise WrongLoopError(f"the embedded server in {self.folder} is not started", hint="call start() first")
         return f"postgresql://postgres@/{DATABASE}?host={quote(lines[4].strip(), safe='/')}&port={PORT}"
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the folder holds a database already."""
+        return (self.folder / keeper.DATA).exists()
+
     def start(self, seconds_max: float = 60) -> str:
         """Makes sure that the server runs and holds it; blocks, for about two seconds when the folder is new.
 

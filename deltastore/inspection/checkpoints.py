@@ -11,7 +11,7 @@ from deltastore.conversion import convert, validate
 from deltastore.core import metadata as metadatas
 from deltastore.core.codec import SNAPSHOT, Codec
 from deltastore.core.frame import Cipher
-from deltastore.core.identifiers import pack_checkpoint_id, unpack_checkpoint_id
+from deltastore.core.identifiers import pack_checkpoint_id, shown_namespace, unpack_checkpoint_id
 from deltastore.core.model import ListQuery, ThreadRef
 from deltastore.core.state import Value
 from deltastore.engine import Engine
@@ -118,7 +118,7 @@ async def load(saver: EngineSaver, thread_id: str, at: str | None, namespace: st
     if found is None:
         await find_thread(saver, thread_id)
         raise InvalidConfigError(
-            f"thread {thread.thread_id!r} has no checkpoint in namespace {space!r}",
+            f"thread {thread.thread_id!r} has no checkpoint in namespace {shown_namespace(space)}",
             hint="deltastore history --namespaces lists the namespaces of a thread",
         )
     return found
@@ -190,7 +190,7 @@ async def _find(saver: EngineSaver, thread: ThreadRef, namespace: str, at: str) 
     if len(found) == 1:
         return pack_checkpoint_id(found[0])
     await find_thread(saver, thread.thread_id)
-    where = f"thread {thread.thread_id!r}, namespace {namespace!r}"
+    where = f"thread {thread.thread_id!r}, namespace {shown_namespace(namespace)}"
     if found:
         raise InvalidConfigError(
             f"{where}: several checkpoints begin with {at!r}", detail=f"such as {', '.join(found)}"

@@ -30,6 +30,7 @@ async def threads(
     filter: Mapping[str, Any] | None = None,  # noqa: A002 - as in LangGraph's list
     after: str | None = None,
     limit: int | None = None,
+    pinned: bool = False,
 ) -> AsyncIterator[ThreadSummary]:
     """The threads, that with the newest checkpoint first. No state is loaded.
 
@@ -39,6 +40,7 @@ async def threads(
             `step` and `source` belong to single checkpoints and cannot be asked for.
         after: Continue after the thread with this `cursor`.
         limit: At most so many; None for all.
+        pinned: Only those that are exempt from retention.
 
     Raises:
         InvalidConfigError: An argument has a wrong form.
@@ -53,7 +55,7 @@ async def threads(
     document = metadatas.searchable(conditions) if conditions else None
     cursor, page = None if after is None else _cursor(after), FIRST_PAGE
     while left is None or left > 0:
-        query = ThreadsQuery(document, cursor, page if left is None else min(left, page))
+        query = ThreadsQuery(document, cursor, page if left is None else min(left, page), pinned)
         entries = await saver.acall(partial(_page, query=query))
         for summary in entries:
             yield summary

@@ -241,7 +241,7 @@ class MemoryStorage:
                 thread_entry(each.bare_entry(), each.checkpoints.values(), each.metadata, query)
                 for each in self._threads.values()
             )
-            found = [entry for entry in entries if entry is not None]
+            found = [entry for entry in entries if entry is not None and (entry.pinned or not query.pinned)]
         return sorted(found, key=lambda entry: entry.cursor, reverse=True)[: query.limit]
 
     async def load_structures(

@@ -26,8 +26,8 @@ class Overview:
 
     async def newest_threads(self, connection: AnyConnection, query: ThreadsQuery) -> list[ThreadEntry]:
         """A page of threads."""
-        cursor = query.cursor
-        place = None if cursor is None else cursor.newest, None if cursor is None else cursor.thread_key, query.limit
+        after = (None, None) if query.cursor is None else (query.cursor.newest, query.cursor.thread_key)
+        place = *after, query.limit, query.pinned
         async with connection.transaction(isolation="read_committed"):
             await connection.execute(self.text["without_jit"])
             if query.document is None:

@@ -8,7 +8,7 @@
 SET LOCAL jit = off;
 
 -- name: newest_threads
--- A page of threads, by their newest checkpoint in the root namespace.
+-- A page of threads, or of pinned ones ($4), by their newest checkpoint in the root namespace.
 --
 -- One descent of the primary key for each thread, in the order of the keys, so that neighbours find the same pages; the
 -- index alone answers where the visibility map allows it. Then come the rows of the page only. No index is kept for this
@@ -17,7 +17,9 @@ SELECT page.thread_key, thread.thread_id, thread.created_at, thread.pinned, page
     metadata.document::text AS document, metadata.payload AS metadata_payload
 FROM (
     SELECT each.thread_key, coalesce(last.checkpoint_id, '') AS newest
-    FROM (SELECT thread_key FROM {schema}.delta_threads ORDER BY thread_key OFFSET 0) AS each
+    FROM (
+        SELECT thread_key FROM {schema}.delta_threads WHERE pinned OR NOT $4::boolean ORDER BY thread_key OFFSET 0
+    ) AS each
     LEFT JOIN LATERAL (
         SELECT checkpoint_id FROM {schema}.delta_checkpoints
         WHERE thread_key = each.thread_key AND namespace = ''
@@ -42,10 +44,10 @@ LEFT JOIN LATERAL (
 ORDER BY page.newest DESC, page.thread_key DESC;
 
 -- name: newest_threads_with_metadata
--- The same, of threads with a visible checkpoint whose metadata contains $4. Reads all metadata documents.
+-- The same, of threads with a visible checkpoint whose metadata contains $5. Reads all metadata documents.
 WITH described AS MATERIALIZED (
     SELECT thread_key, array_agg(metadata_id) AS metadata_ids
-    FROM {schema}.delta_metadata WHERE document @> $4::text::jsonb
+    FROM {schema}.delta_metadata WHERE document @> $5::text::jsonb
     GROUP BY thread_key
 )
 SELECT page.thread_key, thread.thread_id, thread.created_at, thread.pinned, page.newest, head.*,
@@ -65,6 +67,10 @@ FROM (
                 AND checkpoint.metadata_id = ANY (each.metadata_ids)
             OFFSET 0
         )
+        AND (NOT $4::boolean OR EXISTS (
+            SELECT FROM {schema}.delta_threads AS thread WHERE thread.thread_key = each.thread_key AND thread.pinned
+            OFFSET 0
+        ))
     ORDER BY newest DESC, thread_key DESC
     LIMIT $3
 ) AS page

@@ -66,10 +66,10 @@ def test_no_line_is_wider_than_the_screen(
 def test_threads(run: Run, dsn: str) -> None:
     del dsn
     lines = ran(run("threads")).splitlines()
-    assert lines[0].split() == ["thread", "step", "source", "saved", "(UTC)"]
-    assert {line[:8].strip() for line in lines[1:]} == {"customer", "small 0", "small 1", "small 2"}
-    assert lines[1].startswith("customer")
-    assert "…" in next(line for line in lines if line.startswith("customer"))
+    assert lines[0].split() == ["step", "source", "saved", "(UTC)", "pinned", "thread"]
+    at = lines[0].index("thread")
+    assert {line[at:] for line in lines[1:]} == {THREAD, "small 0", "small 1", "small 2"}
+    assert lines[1][at:] == THREAD, "ids are whole"
     found = [json.loads(line) for line in ran(run("threads", "--json", "--filter", "batch=0")).splitlines()]
     assert sorted(each["thread_id"] for each in found) == ["small 0", "small 2"]
     assert found[0]["metadata"] == {"batch": 0, "user": "u", "parents": {}}
@@ -78,6 +78,11 @@ def test_threads(run: Run, dsn: str) -> None:
     rest = ran(run("threads", "--filter", "user=u", "--after", page[-1].split()[-1])).splitlines()
     assert len(rest) == 2
     assert ran(run("threads", "--filter", "user=nobody")) == "no threads\n"
+    assert ran(run("pin", "small 1")) == "'small 1' is pinned: retention leaves it alone\n"
+    [_, pinned] = ran(run("threads", "--pinned")).splitlines()
+    assert pinned[at - 7 :] == "pinned small 1"
+    assert json.loads(ran(run("pin", "small 1", "--off", "--json"))) == {"thread": "small 1", "pinned": False}
+    assert ran(run("threads", "--pinned")) == "no threads\n"
 
 
 def test_history(run: Run, dsn: str) -> None:
@@ -95,7 +100,9 @@ def test_history(run: Run, dsn: str) -> None:
         (uuid_of(4), uuid_of(2)),
         (uuid_of(3), uuid_of(2)),
     ]
-    assert "(root)" in ran(run("history", THREAD, "--namespaces"))
+    head, only = ran(run("history", THREAD, "--namespaces")).splitlines()
+    assert head.split() == ["checkpoint", "saved", "(UTC)", "namespace"]
+    assert only.endswith("(root)")
     assert ran(run("history", THREAD, "--namespace", "x")) == "no checkpoints\n"
 
 
@@ -197,6 +204,7 @@ def test_a_reducer_and_a_module_of_the_current_folder(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["show", "small 1", "--at", "x"], "namespace (root) has no checkpoint 'x'"),
         (["show", "nobody"], "there is no thread 'nobody'"),
         (["history", "nobody"], "there is no thread 'nobody'"),
         (["diff", "small 1", "x", "y"], "has no checkpoint 'x'"),

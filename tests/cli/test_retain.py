@@ -87,10 +87,13 @@ def test_pins(run: Run, dsn: str) -> None:
 
 
 def test_undelete(run: Run, dsn: str) -> None:
-    assert run("undelete", "thread 1", "--dsn", dsn).code == 1
+    ended = run("undelete", "thread 1", "--dsn", dsn)
+    assert (ended.code, ended.output) == (1, "'thread 1': it is not known to be deleted; nothing was done\n")
     run("retain", "--once", "--idle", "1d", "--dsn", dsn)
-    assert run("undelete", "thread 1", "--dsn", dsn).code == 0
-    assert run("undelete", "thread 1", "--dsn", dsn).code == 1
+    ended = run("undelete", "thread 1", "--dsn", dsn)
+    assert (ended.code, ended.output) == (0, "'thread 1': runs may save to it again\n")
+    ended = run("undelete", "thread 1", "--dsn", dsn, "--json")
+    assert (ended.code, json.loads(ended.output)) == (1, {"thread": "thread 1", "undeleted": False})
 
 
 def test_again_and_again_until_it_is_interrupted(dsn: str) -> None:

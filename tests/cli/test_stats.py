@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from deltastore import DeltaSaver
 from tests.cli.conftest import Run
 from tests.faults.stories import Story
+from tests.support.puts import Puts
 
 
 @pytest.fixture
@@ -29,6 +31,7 @@ def test_database(run: Run, dsn: str) -> None:
     lines = ended.output.splitlines()
     assert lines[0].startswith("3 threads, 36 checkpoints, ")
     assert "on disk" in lines[0]
+    assert not [line for line in lines if line != line.rstrip()]
     assert any(line.startswith("checkpoints ") for line in lines)
     assert sum(line.startswith("customer-2 \\x1b") for line in lines) == 2, "the largest, and the fastest-growing"
     assert not any(line.startswith("customer-0") for line in lines)
@@ -36,6 +39,32 @@ def test_database(run: Run, dsn: str) -> None:
     assert "channels that only grow" in ended.output
     assert "\x1b" not in ended.output
     assert "estimate" not in run("stats", "--dsn", dsn, "--sample", 0).output
+
+
+def kinds(text: str) -> list[str]:
+    head, *lines = itertools.dropwhile(lambda line: not line.startswith("kind "), text.splitlines())
+    assert head
+    return [line.split()[0] for line in itertools.takewhile(lambda line: "%" in line, lines)]
+
+
+def test_plurals_small_sizes_and_days(run: Run, database_dsn: str) -> None:
+    with DeltaSaver.from_conn_string(database_dsn) as saver:
+        Puts(saver, "only").put(None, {"n": 1})
+    text = run("stats", "--dsn", database_dsn).output
+    assert text.startswith("1 thread, 1 checkpoint, ")
+    assert "from 1 thread chosen by chance" in text
+    assert "0.0 kB" not in text
+    assert " bytes" in text
+    assert "growth      none in 7 days" in text, "the checkpoint's id is of another time"
+    assert kinds(text) == kinds(run("stats", "--dsn", database_dsn, "--thread", "only").output)
+    asyncio.run(grow_today(database_dsn))
+    text = run("stats", "--dsn", database_dsn).output
+    assert "growth per day (UTC), without days that brought nothing\nday " in text
+
+
+async def grow_today(dsn: str) -> None:
+    async with DeltaSaver.from_conn_string(dsn) as saver:
+        await Story(saver, "today").grow(1)
 
 
 def test_database_as_json(run: Run, dsn: str) -> None:

@@ -51,6 +51,9 @@ class OverviewContract:
         assert await storage.pin(thread("b").key, True)
         entries = await storage.newest_threads(ThreadsQuery())
         assert [each.thread.thread_id for each in entries if each.pinned] == ["b"]
+        for document in (None, "{}"):
+            assert await listed(storage, ThreadsQuery(document, pinned=True)) == [("b", 22)]
+        assert await listed(storage, ThreadsQuery(json.dumps({"of": "a"}), pinned=True)) == []
         ages_seconds = [(datetime.now(UTC) - each.created_at).total_seconds() for each in entries]
         assert all(abs(age) < 60 for age in ages_seconds)
 

@@ -81,7 +81,7 @@ async def test_a_descent_meets_one_partition(empty_database_dsn: str) -> None:
     await fill(connection, 300, older=3, shuffle=False)
     text = statements(SCHEMA, "overview.sql")["newest_threads"]
     await connection.execute(f"PREPARE probe AS {text}")
-    plans = json.loads(await connection.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE probe (NULL, NULL, 9)"))
+    plans = json.loads(await connection.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE probe (NULL, NULL, 9, false)"))
     descents = [each for each in nodes(plans[0]["Plan"]) if "checkpoints" in each.get("Relation Name", "")]
     assert sum(each["Actual Loops"] for each in descents) == 300 + 9
     await connection.close()

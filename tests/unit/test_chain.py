@@ -199,7 +199,7 @@ def test_a_broken_link_is_an_error_that_names_it(rows: Rows, name: str):
     break_it(rows)
     with pytest.raises(kind, match=text) as caught:
         rows.values(3)
-    assert "thread 'thread', namespace ''" in str(caught.value)
+    assert "thread 'thread', namespace (root)" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", BREAKS)
