@@ -4,7 +4,14 @@ A thread leaves the database only when its file has been read back in full, and 
 meanwhile keeps it there. The layout of the file is in `core/archive.py`.
 """
 
-from deltastore.archive.api import archive_by_policy, archive_threads, check_archives, open_archive, restore_archives
+from deltastore.archive.api import (
+    archive_by_policy,
+    archive_threads,
+    check_archives,
+    check_target,
+    open_archive,
+    restore_archives,
+)
 from deltastore.archive.report import Outcome, Report, Status
 from deltastore.archive.restoring import read_header
 
@@ -15,6 +22,7 @@ __all__ = [
     "archive_by_policy",
     "archive_threads",
     "check_archives",
+    "check_target",
     "open_archive",
     "read_header",
     "restore_archives",

@@ -43,9 +43,9 @@ async def archive_threads(
     Args:
         saver: Where the threads are. Its serializer's cipher, if there is one, ciphers the files.
         thread_ids: Which threads.
-        to: The folder: `file:///…`, `s3://…`, or whatever else fsspec knows.
+        to: The folder: `file:///…`, `s3://…`, or whatever else fsspec knows. A local one is made if it is missing.
         keep: Leave the threads in the database.
-        dry_run: Write and remove nothing; the outcomes say which threads would be archived.
+        dry_run: Write and remove nothing; the outcomes say which threads would be archived, and into which files.
         progress: Told each thread's outcome when it is done.
 
     Returns:
@@ -84,7 +84,7 @@ async def archive_by_policy(
         policy: Which threads.
         to: The folder.
         keep: Leave the threads in the database.
-        dry_run: Write and remove nothing; the outcomes say which threads would be archived.
+        dry_run: Write and remove nothing; the outcomes say which threads would be archived, and into which files.
         now: The time that ages are counted to, with a time zone; None for the time of the call.
         progress: Told each thread's outcome when it is done; not of those that the policy wants to keep.
     """
@@ -106,6 +106,7 @@ async def restore_archives(
     *,
     thread_id: str | None = None,
     replace: bool = False,
+    go_on: bool = False,
     progress: Callable[[Outcome], None] = lambda _: None,
 ) -> Report:
     """Brings archived threads back, each whole or not at all. The files stay.
@@ -115,6 +116,7 @@ async def restore_archives(
         urls: The files.
         thread_id: What the thread is to be called, if there is one file; by default as it was.
         replace: Replace threads that are there already.
+        go_on: Report what is wrong with one file as its outcome, and go on with the others, instead of raising it.
         progress: Told each thread's outcome when it is done.
 
     Returns:
@@ -127,7 +129,12 @@ async def restore_archives(
     """
     report = Report()
     for url in urls:
-        outcome = await saver.acall(partial(_restore, url, thread_id, replace))
+        try:
+            outcome = await saver.acall(partial(_restore, url, thread_id, replace))
+        except (InvalidConfigError, StoredDataError) as error:
+            if not go_on:
+                raise
+            outcome = _failed(url, error)
         report.add(outcome)
         progress(outcome)
     return report
@@ -147,10 +154,7 @@ async def check_archives(
         progress: Told each file's outcome.
 
     Returns:
-        What became of them: sound, or failed with the reason.
-
-    Raises:
-        InvalidConfigError: A file cannot be opened.
+        What became of them: sound, or failed or refused with the reason.
     """
     report = Report()
     cipher = None if serde is None else codec_of(serde)[1]
@@ -158,8 +162,8 @@ async def check_archives(
         try:
             header = await asyncio.to_thread(prove, url, cipher)
             outcome = Outcome(header.thread_id, Status.SOUND, file=url, checkpoints=header.checkpoints)
-        except StoredDataError as error:
-            outcome = Outcome("", Status.FAILED, str(error), file=url)
+        except (InvalidConfigError, StoredDataError) as error:
+            outcome = _failed(url, error)
         report.add(outcome)
         progress(outcome)
     return report
@@ -179,6 +183,24 @@ async def open_archive(url: str, *, serde: SerializerProtocol | None = None) -> 
     saver = DeltaSaver.in_memory(serde=serde)
     await restore_archives(saver, [url])
     return saver
+
+
+def check_target(to: str, *, make_folder: bool = False) -> None:
+    """Looks whether threads can be archived there, before anything is done: a local folder must be there.
+
+    Args:
+        to: The folder, as for `archive_threads`. Places other than local folders show it with the first file.
+        make_folder: It may be missing, if it can be made.
+
+    Raises:
+        InvalidConfigError: The folder is missing, or cannot be written to.
+    """
+    Place(to).check(make=make_folder)
+
+
+def _failed(url: str, error: InvalidConfigError | StoredDataError) -> Outcome:
+    status = Status.FAILED if isinstance(error, StoredDataError) else Status.REFUSED
+    return Outcome("", status, str(error), file=url)
 
 
 @dataclass(frozen=True, slots=True)

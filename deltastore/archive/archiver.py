@@ -14,11 +14,14 @@ thread that was archived, begun anew and archived again gets another one. A file
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
+from typing import IO
 
 from deltastore.archive.files import ThreadFile, prove
 from deltastore.archive.places import Draft, Place
@@ -57,7 +60,7 @@ class Archiver:
         place: Where files go.
         cipher: The cipher of the threads, which ciphers the files too.
         keep: Leave the threads in the database.
-        dry_run: Only say which threads would be moved.
+        dry_run: Only say which threads would be moved, and into which files.
     """
 
     storage: Storage
@@ -92,17 +95,19 @@ class Archiver:
             if not self.keep and (quarantined := await view.quarantined()):
                 return Outcome(thread.thread_id, Status.FAILED, _QUARANTINED.format(quarantined))
             documents = await view.documents([number for number, _ in rows.metadata])
-        if self.dry_run:
-            return Outcome(thread.thread_id, Status.COUNTED, checkpoints=len(rows.checkpoints))
         try:
+            if self.dry_run:
+                with Path(os.devnull).open("wb") as nowhere:  # noqa: ASYNC230 - it takes everything at once
+                    return self._outcome(Status.COUNTED, rows, await self._write(nowhere, rows, documents))
             with self.place.written() as draft:
-                written = await self._write(draft, rows, documents)
+                written = await self._write(await asyncio.to_thread(draft.open), rows, documents)
+                await asyncio.to_thread(draft.close)
                 await asyncio.to_thread(prove, draft.url, self.cipher, written.contents)
                 return await self._settle(draft, rows, written)
         except _ThreadChangedError as error:
             return Outcome(thread.thread_id, Status.CHANGED, str(error))
 
-    async def _write(self, draft: Draft, rows: ThreadRows, documents: Sequence[MetadataRow]) -> ThreadFile:
+    async def _write(self, file: IO[bytes], rows: ThreadRows, documents: Sequence[MetadataRow]) -> ThreadFile:
         """Writes the file."""
         header = ArchiveHeader(
             rows.thread.thread_id,
@@ -115,12 +120,10 @@ class Archiver:
             rows.pinned,
         )
         packing = Packing(rows.thread, [each.segment_id for each in rows.segments], self.cipher)
-        file = await asyncio.to_thread(draft.open)
         written = ThreadFile(file, header, packing, self.cipher)
         async for batch in self._rows(rows, documents):
             await asyncio.to_thread(written.add, batch)
         await asyncio.to_thread(written.end)
-        await asyncio.to_thread(draft.close)
         return written
 
     async def _settle(self, draft: Draft, rows: ThreadRows, written: ThreadFile) -> Outcome:
@@ -132,10 +135,13 @@ class Archiver:
             await asyncio.to_thread(draft.name, name)
             if not self.keep:
                 await edit.remove()
+        return self._outcome(Status.COPIED if self.keep else Status.ARCHIVED, rows, written)
+
+    def _outcome(self, status: Status, rows: ThreadRows, written: ThreadFile) -> Outcome:
         return Outcome(
             rows.thread.thread_id,
-            Status.COPIED if self.keep else Status.ARCHIVED,
-            file=self.place.url_of(name),
+            status,
+            file=self.place.url_of(file_name(rows.thread.thread_id, written.fingerprint)),
             checkpoints=len(rows.checkpoints),
             payload_bytes=written.payload_bytes,
             file_bytes=written.file_bytes,

@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any
 
 from deltastore.errors import InvalidConfigError
@@ -29,6 +30,29 @@ class Place:
         self._files, root = _found(url)
         self._root = root.rstrip("/")
         self.url = url.rstrip("/")
+
+    def check(self, *, make: bool) -> None:
+        """Looks whether a local folder is there and can be written to. Other places show that with the first file.
+
+        Args:
+            make: It may be missing, if it can be made.
+
+        Raises:
+            InvalidConfigError: It is not so.
+        """
+        if not _is_local(self._files):
+            return
+        folder = Path(self._root or "/")
+        while make and not os.path.lexists(folder):
+            folder = folder.parent
+        if not folder.exists():
+            raise InvalidConfigError(
+                f"there is no folder {folder}",
+                detail="no thread was touched",
+                hint="correct the path, or say --make-folder",
+            )
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            raise InvalidConfigError(f"{folder} is no folder that can be written to", detail="no thread was touched")
 
     def url_of(self, name: str) -> str:
         """The address of a file."""
@@ -90,9 +114,7 @@ class Draft:
             self._files.rm_file(self._path)
 
     def _flush(self, path: str) -> None:
-        from fsspec.implementations.local import LocalFileSystem  # noqa: PLC0415 - an extra
-
-        if not isinstance(self._files, LocalFileSystem):
+        if not _is_local(self._files):
             return
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -112,8 +134,18 @@ def opened(url: str) -> Iterator[IO[bytes]]:
     try:
         with files.open(path, "rb") as file:
             yield file
+    except IsADirectoryError as error:
+        raise InvalidConfigError(
+            f"{url} is a folder", hint=f"name its files: {url.rstrip('/')}/*.deltastore"
+        ) from error
     except OSError as error:
         raise _refused(url, "read", error) from error
+
+
+def _is_local(files: Any) -> bool:
+    from fsspec.implementations.local import LocalFileSystem  # noqa: PLC0415 - an extra
+
+    return isinstance(files, LocalFileSystem)
 
 
 def _found(url: str) -> tuple[Any, str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from deltastore.errors import StoredDataError
+from deltastore.errors import CallerError, StoredDataError
 
 
 class Status(StrEnum):
@@ -31,6 +31,8 @@ class Status(StrEnum):
     """There is no such thread."""
     FAILED = "failed"
     """It was left as it was, for the reason that is given."""
+    REFUSED = "refused"
+    """Its file cannot be opened, or there is such a thread already: nothing was written, for the reason given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Outcome:
     """One thread.
 
     Attributes:
-        thread_id: The thread.
+        thread_id: The thread; empty if it is not known, because its file was not read.
         status: What became of it.
         reason: Why it was left as it was; else empty.
         file: The address of its archive; empty if there is none.
@@ -76,12 +78,14 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0, or that of stored data which does not add up if a thread failed or is missing.
+        """0, or that of stored data which does not add up if a thread failed or is missing, or of a wrong call.
 
         A thread that was written to is in use: it is no problem, and the next run looks at it again.
         """
         failed = self.counts[Status.FAILED] + self.counts[Status.MISSING]
-        return StoredDataError.exit_code if failed else 0
+        if failed:
+            return StoredDataError.exit_code
+        return CallerError.exit_code if self.counts[Status.REFUSED] else 0
 
     def as_json(self) -> dict[str, Any]:
         """The report as JSON."""

@@ -53,8 +53,8 @@ class Restorer:
         async with self.storage.edit(thread.key) as edit:
             if not self.replace and await edit.rows() is not None:
                 raise InvalidConfigError(
-                    f"thread {thread.thread_id!r} is there already; {url} was not restored",
-                    hint="give it another name, or say that it is to be replaced",
+                    f"{url}: thread {thread.thread_id!r} is there already",
+                    hint="--as NAME (thread_id=…) for another name, --replace (replace=True) to replace it",
                 )
             payload_bytes = await self._land(edit, thread, url)
         await self.storage.forget_deletion(thread.key)

@@ -38,8 +38,16 @@ def read(dsn: str, stories: list[Story]) -> None:
 
 def test_there_and_back(database_dsn: str, told: list[Story], run: Run, tmp_path: Path) -> None:
     names = [story.thread_id for story in told]
-    ended = run("archive", *names, "--dsn", database_dsn, "--to", tmp_path / "cold")
+    target = "--dsn", database_dsn, "--to", tmp_path / "cold"
+    ended = run("archive", *names, *target)
+    assert (ended.code, ended.output) == (2, "")
+    assert f"there is no folder {tmp_path}/cold" in ended.error
+    foretold = json.loads(run("archive", *names, *target, "--make-folder", "--dry-run", "--json").output)
+    assert not (tmp_path / "cold").exists()
+    read(database_dsn, told)
+    ended = run("archive", *names, *target, "--make-folder")
     assert ended.code == 0
+    assert sorted(each["file"] for each in foretold["outcomes"]) == sorted(map(str, (tmp_path / "cold").iterdir()))
     assert ended.output.startswith(f"archived  thread 1: 4 checkpoints, {tmp_path}/cold/thread-1.")
     assert "threads: 2 archived; " in ended.output
     files = sorted((tmp_path / "cold").iterdir())
@@ -51,14 +59,22 @@ def test_there_and_back(database_dsn: str, told: list[Story], run: Run, tmp_path
     assert json.loads(ended.output)["threads"] == {"restored": 2}
     read(database_dsn, told)
     ended = run("restore", *files, "--to", database_dsn)
-    assert (ended.code, ended.output) == (2, "")
-    assert "'thread 1' is there already" in ended.error
+    assert ended.code == 2
+    lines = ended.output.splitlines()
+    assert lines[0].startswith(f"refused   {files[0]}: thread 'thread 1' is there already; hint: --as NAME")
+    assert lines[1].startswith(f"refused   {files[1]}: thread 'thread 2' is there already")
+    assert lines[2:] == ["threads: 2 refused"]
+    assert run("delete", "thread 2", "--yes", "--dsn", database_dsn).code == 0
+    ended = run("restore", *files, "--to", database_dsn, "--json")
+    assert (ended.code, json.loads(ended.output)["threads"]) == (2, {"refused": 1, "restored": 1})
+    read(database_dsn, told)
     assert run("restore", *files, "--to", database_dsn, "--replace").code == 0
     assert run("restore", files[0], "--to", database_dsn, "--as", "another").code == 0
     read(database_dsn, told)
 
 
 def test_what_goes_wrong(database_dsn: str, told: list[Story], run: Run, tmp_path: Path) -> None:
+    (tmp_path / "cold").mkdir()
     ended = run("archive", "thread 1", "nothing", "--dsn", database_dsn, "--to", tmp_path / "cold", "--keep", "--json")
     assert ended.code == 4
     answer = json.loads(ended.output)
@@ -72,10 +88,17 @@ def test_what_goes_wrong(database_dsn: str, told: list[Story], run: Run, tmp_pat
     file.write_bytes(data[:-5])
     ended = run("restore", file, "--to", database_dsn, "--replace")
     assert ended.code == 4
-    assert "is cut off" in ended.error
+    assert "is cut off" in ended.output
     ended = run("restore", "--check", file)
     assert ended.code == 4
     assert "is cut off" in ended.output
+    assert ended.output.startswith(f"failed    {file}: ")
+    ended = run("restore", "--check", tmp_path / "cold")
+    assert ended.code == 2
+    assert f"refused   {tmp_path}/cold is a folder; hint: name its files: {tmp_path}/cold/*.deltastore" in ended.output
+    ended = run("archive", "thread 1", "--dsn", database_dsn, "--to", file, "--make-folder")
+    assert ended.code == 2
+    assert f"{file} is no folder" in ended.error
     assert run("archive", "--dsn", database_dsn, "--to", tmp_path).code == 2
     assert run("restore", file, file, "--as", "x", "--to", database_dsn).code == 2
     assert run("restore", tmp_path / "nothing", "--to", database_dsn).code == 2
@@ -85,13 +108,14 @@ def test_what_goes_wrong(database_dsn: str, told: list[Story], run: Run, tmp_pat
 def test_threads_by_age_and_by_policy(database_dsn: str, told: list[Story], run: Run, tmp_path: Path) -> None:
     assert len(told) == 2
     place = "--dsn", database_dsn, "--to", tmp_path / "cold"
+    (tmp_path / "cold").mkdir()
     ended = run("archive", "--idle-older-than", "90d", *place)
     assert (ended.code, ended.output) == (0, "threads: none\n")
     ended = run("archive", "--idle-older-than", "0s", "--dry-run", *place)
     assert ended.code == 0
-    assert "counted   thread 1: 4 checkpoints" in ended.output
-    assert "threads: 2 counted" in ended.output
-    assert not (tmp_path / "cold").exists()
+    assert f"counted   thread 1: 4 checkpoints, {tmp_path}/cold/thread-1." in ended.output
+    assert "threads: 2 counted; " in ended.output
+    assert not list((tmp_path / "cold").iterdir())
     policy = tmp_path / "retention.toml"
     policy.write_text('[[rule]]\nidle = "0s"\n', encoding="utf-8")
     ended = run("archive", "--policy", policy, "--json", *place)
