@@ -40,10 +40,11 @@ async def verify_threads(
         progress: Told each thread's outcome when it is done.
 
     Returns:
-        What was found and done. Threads that do not exist are passed over.
+        What was found and done.
 
     Raises:
-        InvalidConfigError: A thread id or the sample has a wrong form.
+        InvalidConfigError: A thread id or the sample has a wrong form, or nothing is stored of a thread that is named;
+            then nothing was done.
         DatabaseError: The database is away or refuses; threads that are repaired already stay so.
     """
     if sample is not None and (type(sample) is not int or sample < 1 or thread_ids is not None):
@@ -52,6 +53,11 @@ async def verify_threads(
 
     async def verify(engine: Engine, codec: Codec, cipher: Cipher | None) -> Report:
         report, verifier = Report(), Verifier(engine, codec, cipher)
+        for thread in threads or ():
+            if not await verifier.is_known(thread.key):
+                raise InvalidConfigError(
+                    f"there is no thread {thread.thread_id!r}", hint="deltastore threads lists them"
+                )
         async for key, thread_id in _wanted(verifier, threads, sample):
             outcome = await _look(verifier, key, thread_id)
             if outcome is None:

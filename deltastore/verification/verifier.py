@@ -57,6 +57,11 @@ class Verifier:
                 left = None if left is None else left - 1
                 yield key
 
+    async def is_known(self, key: bytes) -> bool:
+        """Whether anything is stored under a key, be it only rows without the row of their thread."""
+        before = max(int.from_bytes(key) - 1, 0).to_bytes(len(key))
+        return key in await self.engine.storage.survey_keys(before, 1)
+
     async def verify(self, key: bytes, thread_id: str | None = None) -> tuple[ThreadFindings, Plan] | None:
         """What is found in a thread, and how it would be repaired; None if nothing is stored under its key.
 

@@ -47,7 +47,14 @@ def test_sound(run: Run, database_dsn: str, stories: dict[str, Story]) -> None:
     assert "no damage" in ended.output
     assert "types of values were not looked up" in ended.output
     assert "types" not in run("verify", "--dsn", database_dsn, "--all", "--import", "json").output
-    assert "2 threads, " in run("verify", "--dsn", database_dsn, "customer-1", "customer-2", "nobody").output
+    assert "2 threads, " in run("verify", "--dsn", database_dsn, "customer-1", "customer-2").output
+    ended = run("verify", "--dsn", database_dsn, "customer-1", "nobody")
+    assert (ended.code, ended.output) == (2, "")
+    assert "there is no thread 'nobody'" in ended.error
+    with psycopg.connect(database_dsn) as connection:
+        connection.execute("DELETE FROM deltastore.delta_threads WHERE thread_id = 'customer-1'")
+    ended = run("verify", "--dsn", database_dsn, "customer-1")
+    assert (ended.code, "thread 'customer-1': damaged" in ended.output) == (1, True)
     assert "1 thread, " in run("verify", "--dsn", database_dsn, "--sample", 1).output
 
 

@@ -50,7 +50,10 @@ async def test_chosen_threads_and_samples(saver: DeltaSaver) -> None:
     for number in range(6):
         await Story(saver, f"thread {number}").grow(1)
     seen: list[Outcome] = []
-    await verify_threads(saver, ["thread 4", "nothing", "thread 2"], progress=seen.append)
+    with pytest.raises(InvalidConfigError, match="there is no thread 'nothing'"):
+        await verify_threads(saver, ["thread 4", "nothing", "thread 2"], progress=seen.append)
+    assert not seen
+    await verify_threads(saver, ["thread 4", "thread 2"], progress=seen.append)
     assert [outcome.found.thread_id for outcome in seen] == ["thread 4", "thread 2"]
     seen.clear()
     await verify_threads(saver, progress=seen.append)
