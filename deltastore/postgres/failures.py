@@ -61,9 +61,11 @@ def is_collision(error: Exception) -> bool:
     return isinstance(error, _COLLIDED)
 
 
-def translate(error: Exception, *, schema: str = "") -> DatabaseError:
-    """Our error for one of `DRIVER_ERRORS`; raise it `from` the original."""
+def translate(error: Exception, *, schema: str = "", address: str = "") -> DatabaseError:
+    """Our error for one of `DRIVER_ERRORS`; raise it `from` the original. `address`: what was to be reached."""
     found = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if address:
+        found = f"{address}: {found}"
     if isinstance(error, _MISSING):
         return SchemaVersionError(f"schema {schema!r} is missing or incomplete", detail=found, hint=SETUP_HINT)
     if isinstance(error, TimeoutError):

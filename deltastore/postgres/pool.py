@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl as tls
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
 
@@ -84,12 +86,39 @@ async def open_pool(dsn: str, options: PoolOptions | None = None) -> Pool:
     except (ValueError, asyncpg.ClientConfigurationError) as error:
         raise InvalidConfigError(
             "connection string or options cannot be used",
-            detail=f"found {type(error).__name__} while reading them",
-            hint="expected postgresql://user@host:port/database",
+            detail=_found_in(dsn) or f"found {type(error).__name__} while reading them",
+            hint="expected postgresql://user@host:port/database, embedded, or embedded:FOLDER",
         ) from None
     except DRIVER_ERRORS as error:
-        raise translate(error) from error
+        raise translate(error, address=address(dsn)) from error
     return pool
+
+
+def address(dsn: str) -> str:
+    """Host, port and database that a connection string names, for errors; never the user or the password.
+
+    Empty where it could hold a part of an unquoted password.
+    """
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:
+        return ""
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        return ""
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    host, port = unquote(parts.netloc.rpartition("@")[2]) or options.get("host", ""), options.get("port", "")
+    database = unquote(parts.path.removeprefix("/")) or options.get("dbname") or options.get("database", "")
+    named = ("host", host), ("port", port), ("database", database)
+    return ", ".join(f"{name} {value}" for name, value in named if value) or "the default host"
+
+
+def _found_in(dsn: str) -> str:
+    """What is wrong with the beginning of a connection string; only that, since the rest may hold a password."""
+    scheme, separator, _ = dsn.partition("://")
+    if not separator:
+        return "found no postgresql:// at its beginning"
+    is_ours = scheme in ("postgresql", "postgres") or not re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme, re.IGNORECASE)
+    return "" if is_ours else f"found {scheme}://"
 
 
 def _create(dsn: str, options: PoolOptions) -> Pool:
