@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
+from deltastore.core.identifiers import shown_namespace
 from deltastore.core.model import (
     Chains,
     CheckpointRow,
@@ -105,8 +106,9 @@ def list_entry(record: Any) -> ListEntry:
     if record["thread_id"] is None:
         raise threadless(record["thread_key"])
     if record["metadata_payload"] is None:
+        namespace = shown_namespace(record["namespace"])
         raise BrokenChainError(
-            f"metadata of a checkpoint of thread {record['thread_id']!r}, namespace {record['namespace']!r} is missing",
+            f"metadata of a checkpoint of thread {record['thread_id']!r}, namespace {namespace} is missing",
             detail=f"checkpoint key {record['checkpoint_id'].hex()} names document {record['metadata_id']}, found none",
             hint="the database lost rows or was changed by hand: restore them from a backup",
         )
