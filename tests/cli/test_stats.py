@@ -55,7 +55,7 @@ def test_plurals_small_sizes_and_days(run: Run, database_dsn: str) -> None:
     assert "from 1 thread chosen by chance" in text
     assert "0.0 kB" not in text
     assert " bytes" in text
-    assert "growth      none in 7 days" in text, "the checkpoint's id is of another time"
+    assert "growth       none in 7 days" in text, "the checkpoint's id is of another time"
     assert kinds(text) == kinds(run("stats", "--dsn", database_dsn, "--thread", "only").output)
     asyncio.run(grow_today(database_dsn))
     text = run("stats", "--dsn", database_dsn).output

@@ -24,7 +24,7 @@ def dsn(database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["schema", "sql"], ["threads"], ["history", "x"], ["show", "x", "--json"], ["stats"], ["verify", "--all"]],
+    [["schema", "status"], ["threads"], ["history", "x"], ["show", "x", "--json"], ["stats"], ["verify", "--all"]],
     ids=" ".join,
 )
 def test_an_answer_that_cannot_be_written(dsn: str, arguments: list[str]) -> None:
