@@ -17,8 +17,12 @@ _PACKAGES = (
     "langgraph-checkpoint-postgres",
     "langgraph-checkpoint-sqlite",
     "langchain-core",
+    "pydantic",
     "asyncpg",
     "psycopg",
+    "psycopg-binary",
+    "psycopg-c",
+    "psycopg-pool",
     "ormsgpack",
     "zstandard",
 )
@@ -32,6 +36,7 @@ def machine() -> dict[str, str]:
         "cores": str(os.cpu_count()),
         "memory": f"{memory_gib:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
+        "load at the start": " ".join(f"{load:.1f}" for load in os.getloadavg()),
     }
 
 

@@ -67,13 +67,19 @@ class _Frames:
             self._startup = False
 
 
+class _Turns:
+    """Who spoke last on one connection."""
+
+    def __init__(self) -> None:
+        self.client_spoke_last = False
+
+
 class WireCounter:
     """Counts over all connections through the proxy."""
 
     def __init__(self, dsn: str) -> None:
         self.traffic = Traffic()
         self._server = conninfo_to_dict(dsn)
-        self._client_spoke_last = False
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serves one connection of a client until either side closes."""
@@ -82,7 +88,11 @@ class WireCounter:
         except OSError:
             writer.close()
             return
-        pumps = (self._pump(reader, server_writer, client=True), self._pump(server_reader, writer, client=False))
+        turns = _Turns()
+        pumps = (
+            self._pump(reader, server_writer, turns, client=True),
+            self._pump(server_reader, writer, turns, client=False),
+        )
         await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -91,17 +101,19 @@ class WireCounter:
             return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
         return await asyncio.open_connection(host, int(port))
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, client: bool) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turns: _Turns, *, client: bool
+    ) -> None:
         frames = _Frames(first_is_startup=client)
         try:
             while chunk := await reader.read(_READ_BYTES):
-                self._count(frames.feed(chunk), len(chunk), client=client)
+                self._count(frames.feed(chunk), len(chunk), turns, client=client)
                 writer.write(chunk)
                 await writer.drain()
         finally:
             writer.close()
 
-    def _count(self, types: list[int], size_bytes: int, *, client: bool) -> None:
+    def _count(self, types: list[int], size_bytes: int, turns: _Turns, *, client: bool) -> None:
         seen = self.traffic
         if client:
             statements = sum(kind in _STATEMENT_TYPES for kind in types)
@@ -113,9 +125,9 @@ class WireCounter:
                 seen,
                 rows=seen.rows + types.count(_ROW_TYPE),
                 received_bytes=seen.received_bytes + size_bytes,
-                round_trips=seen.round_trips + self._client_spoke_last,
+                round_trips=seen.round_trips + turns.client_spoke_last,
             )
-        self._client_spoke_last = client
+        turns.client_spoke_last = client
 
 
 @asynccontextmanager

@@ -26,6 +26,8 @@ _TILES = (
     ("delta", "The run/wall", "faster", "slower", "run, DeltaChannels"),
     ("plain", "Cold loads/history", "faster", "slower", "history, ordinary channels"),
     ("delta", "Threads of work at the same time/64: turns", "more", "fewer", "turns/s by 64 threads, DeltaChannels"),
+    ("plain", "Cold loads/head", "faster", "slower", "cold load, ordinary channels"),
+    ("plain", "The run/memory above state", "less", "more", "client memory, ordinary channels"),
 )
 _REACHED = {True: '<span class="yes">reached</span>', False: '<span class="no">not yet</span>', None: DASH}
 
