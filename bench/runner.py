@@ -182,8 +182,8 @@ class _WorkloadRun:
             cell.count_turn()
 
     def _sweep(self, cells: list[RunningCell]) -> None:
-        turns = self._options.sweep_turns
         for index, threads in enumerate(self._options.concurrency):
+            turns = self._options.sweep_turns_of(threads)
             for cell in _rotated(cells, index):
                 self._progress.say(f"{self._workload}: {threads} threads of work on {cell.name}")
                 cell.sweep(threads, turns)
