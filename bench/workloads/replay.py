@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +23,8 @@ from bench.workloads.base import Conversation, Cues, Fold, GraphKind, TurnScript
 from bench.workloads.conversations import fold_messages, message_cues, message_graph
 
 Turn = tuple[BaseMessage, ...]
+_GZIP_MAGIC = b"\x1f\x8b"
+_KEYS_SHOWN = 5
 
 
 def read_trace(path: Path) -> list[Turn]:
@@ -35,7 +38,8 @@ def read_trace(path: Path) -> list[Turn]:
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue
-        messages = _conversation(line, f"{path}, line {number}")
+        where = f"{path}, line {number}"
+        messages = _conversation(_text(line, where), where)
         if isinstance(messages[0], SystemMessage):
             if messages[0].text == system:
                 messages = messages[1:]
@@ -47,30 +51,52 @@ def read_trace(path: Path) -> list[Turn]:
     return turns
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _lines(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
-            is_gzip = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rt", encoding="utf-8") if is_gzip else path.open(encoding="utf-8") as lines:
+            is_gzip = file.read(2) == _GZIP_MAGIC
+        if path.suffix == ".gz" and not is_gzip:
+            raise UsageError(f"trace {path} is no gzip file: expected JSONL in gzip, or plain JSONL under another name")
+        with gzip.open(path) if is_gzip else path.open("rb") as lines:
             yield from lines
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"trace {path} cannot be read: {error}") from error
+
+
+def _text(line: bytes, where: str) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"0x{line[error.start]:02x} at byte {error.start + 1}"
+        raise UsageError(f"{where}: cannot be read: expected UTF-8 text, found {found}") from error
 
 
 def _conversation(line: str, where: str) -> list[BaseMessage]:
     expected = 'expected {"messages": [OpenAI chat messages]}'
     try:
-        raw = json.loads(line)["messages"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{where}: not a conversation ({type(error).__name__}: {error}); {expected}") from error
-    if not isinstance(raw, list) or not raw:
+        raw = json.loads(line)
+    except ValueError as error:
+        problem = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise UsageError(f"{where}: not JSON ({problem}); {expected}") from error
+    if not isinstance(raw, dict) or "messages" not in raw:
+        found = (
+            f"the keys {', '.join(list(raw)[:_KEYS_SHOWN]) or 'none'}"
+            if isinstance(raw, dict)
+            else f"a {type(raw).__name__}"
+        )
+        raise UsageError(f"{where}: not a conversation: found {found}; {expected}")
+    if not isinstance(raw["messages"], list) or not raw["messages"]:
         raise UsageError(f"{where}: no messages; {expected}")
+    return [_message(message, f"{where}, message {number}") for number, message in enumerate(raw["messages"], start=1)]
+
+
+def _message(raw: Any, where: str) -> BaseMessage:
     try:
-        messages = convert_to_messages([{**message, "content": message.get("content") or ""} for message in raw])
+        return convert_to_messages([{**raw, "content": raw.get("content") or ""}])[0]
     except Exception as error:
         text = str(error).split("\n")[0]
+        expected = 'expected {"role": ..., "content": ...}'
         raise UsageError(f"{where}: not an OpenAI chat message ({text}); {expected}") from error
-    return list(messages)
 
 
 def _turns(messages: list[BaseMessage]) -> Iterator[Turn]:

@@ -54,13 +54,15 @@ def test_gzip_is_read_whatever_the_name(tmp_path: Path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{broken", "line 2: not a conversation (JSONDecodeError"),
-        ('{"conversation": []}', "line 2: not a conversation (KeyError: 'messages')"),
-        ("[1, 2]", "line 2: not a conversation (TypeError"),
+        ("{broken", "line 2: not JSON (Expecting property name enclosed in double quotes at column 2); expected {"),
+        ("9" * 5_000, "line 2: not JSON (Exceeds the limit"),
+        ('{"conversation": [], "id": 1}', "line 2: not a conversation: found the keys conversation, id; expected {"),
+        ("{}", "line 2: not a conversation: found the keys none"),
+        ("[1, 2]", "line 2: not a conversation: found a list"),
         ('{"messages": []}', "line 2: no messages"),
         ('{"messages": "hello"}', "line 2: no messages"),
-        ('{"messages": ["hello"]}', "line 2: not an OpenAI chat message"),
-        ('{"messages": [{"role": "wizard", "content": "x"}]}', "line 2: not an OpenAI chat message"),
+        ('{"messages": ["hello"]}', "line 2, message 1: not an OpenAI chat message"),
+        ('{"messages": [{"role": "wizard", "content": "x"}]}', "line 2, message 1: not an OpenAI chat message"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, line: str, said: str):
@@ -73,17 +75,27 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str, said: str):
 
 def test_a_file_that_is_not_there_cut_short_or_empty_is_named(tmp_path: Path):
     cut = tmp_path / "cut.gz"
-    cut.write_bytes(gzip.compress(json.dumps({"messages": TALK}).encode())[:-20])
-    for path in (tmp_path / "none.jsonl", cut, tmp_path, write(tmp_path / "empty.jsonl")):
+    packed = gzip.compress(json.dumps({"messages": TALK}).encode())
+    cut.write_bytes(packed[:-20])
+    broken = tmp_path / "broken.gz"
+    broken.write_bytes(packed[:20] + bytes(40) + packed[60:])
+    for path in (tmp_path / "none.jsonl", cut, broken, tmp_path, write(tmp_path / "empty.jsonl")):
         with pytest.raises(UsageError, match=path.name):
             read_trace(path)
 
 
-def test_text_that_is_not_utf8_is_named(tmp_path: Path):
-    path = tmp_path / "latin.jsonl"
-    path.write_bytes(b'{"messages": "\xff\xfe"}')
-    with pytest.raises(UsageError, match="cannot be read"):
+def test_text_that_is_not_utf8_is_named_with_its_place(tmp_path: Path):
+    path = write(tmp_path / "latin.jsonl", {"messages": TALK})
+    path.write_bytes(path.read_bytes() + b'{"messages": "\xff\xfe"}')
+    with pytest.raises(
+        UsageError, match=r"latin\.jsonl, line 2: cannot be read: expected UTF-8 text, found 0xff at byte 15"
+    ):
         read_trace(path)
+
+
+def test_a_gz_file_that_is_no_gzip_is_named(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"trace\.jsonl\.gz is no gzip file: expected JSONL in gzip"):
+        read_trace(write(tmp_path / "trace.jsonl.gz", {"messages": TALK}))
 
 
 def test_a_replay_needs_a_trace():
