@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pydantic
 
 from bench.errors import UsageError
+from bench.files import write_whole
 from bench.measure import Latency
 from bench.targets.base import TableBytes
 from bench.wire import Traffic
@@ -53,8 +54,8 @@ class Memory:
 
     @property
     def above_state_bytes(self) -> int:
-        """What the run took beyond the start and one copy of its state."""
-        return self.peak_bytes - self.start_bytes - self.state_bytes
+        """What the run took beyond the start and one copy of its state; 0 if memory from before held part of that."""
+        return max(0, self.peak_bytes - self.start_bytes - self.state_bytes)
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,11 @@ class Record:
     workloads: list[WorkloadResult]
     format: int = FORMAT
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether anything was measured."""
+        return any(cell.figures for workload in self.workloads for cell in workload.cells)
+
 
 def write_record(record: Record, path: Path) -> None:
     """Writes a record as JSON.
@@ -184,10 +190,7 @@ def write_record(record: Record, path: Path) -> None:
     Raises:
         UsageError: It cannot be written.
     """
-    try:
-        path.write_text(json.dumps(dataclasses.asdict(record), indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the record cannot be written to {path}: {error.strerror}") from error
+    write_whole(path, json.dumps(dataclasses.asdict(record), indent=1) + "\n")
 
 
 def read_record(path: Path) -> Record:

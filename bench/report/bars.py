@@ -1,7 +1,9 @@
 """The bars that deltastore has set itself: ratios computed from records, defined in words in `docs/benchmarks.md`.
 
-"ours" is the target `deltastore`, "stock" is `postgres`, "floor" is `memory`. A row is empty where the records have not
-measured what it needs: the two rows about growth need a long run (5,000 turns) beside the reference.
+"ours" is the target `deltastore`, "stock" is `postgres`, "floor" is `memory`. The bars are defined for runs of `agent`:
+those about growth for a long one, the others for a reference with both rivals. Shorter runs and other workloads say
+nothing about them, so rows whose run is not among the records are left out, and `missing_bars` says so in a line. A row
+is empty where its run has not measured what it needs.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from dataclasses import dataclass
 from bench.record import CellResult, Figures, GrowthPoint, Record, WorkloadResult
 
 OURS, STOCK, FLOOR = "deltastore", "postgres", "memory"
-LONG_RUN_TURNS = 1_000
+WORKLOAD = "agent"
+REFERENCE_TURNS = 500
+LONG_RUN_TURNS = 5_000
+GRAPHS = ("plain", "delta")
 EARLY_TURN = 100
 SWEEP_THREADS = 64
 MEMORY_FREE_BYTES = 64_000_000
@@ -55,7 +60,7 @@ class _Measure:
     bar: float
     best: str
     read: Reader
-    graphs: tuple[str, ...] = ("plain", "delta")
+    graphs: tuple[str, ...] = GRAPHS
     at_least: bool = False
     stock_over_target: bool | None = None  # None: the figure itself; else the ratio to stock and which way round
     long_run: bool = False
@@ -140,36 +145,55 @@ _MEASURES = (
 
 
 def bar_rows(records: Sequence[Record]) -> list[BarRow]:
-    """All bars, each from the first workload that has both rivals in its graph, or from the longest run of ours."""
-    workloads = [workload for record in records for workload in record.workloads]
-    references = {graph: _reference(workloads, graph) for graph in ("plain", "delta")}
-    long_runs = {graph: _longest(workloads, graph) for graph in ("plain", "delta")}
-    if not any(references.values()) and not any(long_runs.values()):
-        return []
+    """The bars whose runs are among the records."""
+    references, long_runs = _runs(records)
     return [
-        _row(measure, graph, (long_runs if measure.long_run else references)[graph])
+        _row(measure, graph, workload)
         for measure in _MEASURES
         for graph in measure.graphs
+        if (workload := (long_runs if measure.long_run else references).get(graph))
     ]
 
 
-def _reference(workloads: Sequence[WorkloadResult], graph: str) -> WorkloadResult | None:
-    return next((workload for workload in workloads if {OURS, STOCK} <= _targets(workload, graph)), None)
+def missing_bars(records: Sequence[Record]) -> str:
+    """Why bars are not shown, in a line; empty if all are, or if the records have no figures at all."""
+    if not any(record.has_figures for record in records):
+        return ""
+    references, long_runs = _runs(records)
+    needs = (
+        ("against the stock saver", references, f"{REFERENCE_TURNS:,} turns or more of {OURS} and {STOCK}"),
+        ("about growth", long_runs, f"{LONG_RUN_TURNS:,} turns or more of {OURS}"),
+    )
+    missing = [
+        f"{what} in {' and '.join(graphs)} (defined for a run of {WORKLOAD} with {needed})"
+        for what, found, needed in needs
+        if (graphs := [graph for graph in GRAPHS if graph not in found])
+    ]
+    return f"Bars not shown, for their runs are not here: {'; '.join(missing)}." if missing else ""
 
 
-def _longest(workloads: Sequence[WorkloadResult], graph: str) -> WorkloadResult | None:
-    long_runs = [run for run in workloads if run.turns >= LONG_RUN_TURNS and OURS in _targets(run, graph)]
-    return max(long_runs, key=lambda run: run.turns, default=None)
+def _runs(records: Sequence[Record]) -> tuple[dict[str, WorkloadResult], dict[str, WorkloadResult]]:
+    """By graph: the first reference, and the longest of the long runs."""
+    runs = [run for record in records for run in record.workloads if run.name == WORKLOAD]
+    references: dict[str, WorkloadResult] = {}
+    long_runs: dict[str, WorkloadResult] = {}
+    for graph in GRAPHS:
+        for run in runs:
+            targets = _targets(run, graph)
+            if run.turns >= REFERENCE_TURNS and {OURS, STOCK} <= targets:
+                references.setdefault(graph, run)
+            if run.turns >= LONG_RUN_TURNS and OURS in targets:
+                long_runs[graph] = max(long_runs.get(graph, run), run, key=lambda each: each.turns)
+    return references, long_runs
 
 
 def _targets(workload: WorkloadResult, graph: str) -> set[str]:
-    return {cell.target for cell in workload.cells if cell.graph == graph}
+    """Targets with figures."""
+    return {cell.target for cell in workload.cells if cell.graph == graph and cell.figures}
 
 
-def _row(measure: _Measure, graph: str, workload: WorkloadResult | None) -> BarRow:
-    values: dict[str, float | None] = dict.fromkeys((OURS, STOCK, FLOOR))
-    for target in values:
-        values[target] = _value(measure, workload, target, graph) if workload else None
+def _row(measure: _Measure, graph: str, workload: WorkloadResult) -> BarRow:
+    values = {target: _value(measure, workload, target, graph) for target in (OURS, STOCK, FLOOR)}
     stock = values[STOCK]
     if measure.stock_over_target is not None:
         values = {target: _ratio(stock, value, measure) for target, value in values.items()}

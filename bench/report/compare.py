@@ -1,8 +1,14 @@
-"""Two records side by side: every figure that both have, and how it changed."""
+"""Two records side by side: every figure that both have, and how it changed.
+
+A change is called better or worse only where the two could have come out alike: beyond a tenth and beyond what is noise
+for the figure, with ranges of the repeats that do not overlap, and between runs that share the options which the figure
+depends on (most depend on the number of turns).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
 
 from bench.record import Record, WorkloadResult
 from bench.report.bars import find_cell
@@ -10,31 +16,59 @@ from bench.report.figures import DASH, Metric, Spread, groups, spread_text
 from bench.report.markdown import table
 
 NOTABLE = 0.10
+_OPTIONS = (
+    "seed",
+    "snapshot_frequency",
+    "durability",
+    "trace",
+    "dsn",
+    "sweep_turns",
+    "history_checkpoints",
+    "load_times",
+)
 
 
 def compare_markdown(old: Record, new: Record) -> str:
-    """Tables of all figures of the workloads that both records have; changes beyond a tenth are marked.
-
-    A change is marked only if the ranges of the repeats do not overlap either.
-    """
+    """Tables of all figures of the workloads that both records have; notable changes are marked."""
     lines = [f"# {old.commit} ({old.started_at}) against {new.commit} ({new.started_at})", ""]
-    for key in ("processor", "cores"):
-        if old.machine.get(key) != new.machine.get(key):
-            lines += [f"**Other machine**: {key} {old.machine.get(key)} before, {new.machine.get(key)} now.", ""]
+    for note in _differences(old, new):
+        lines += [note, ""]
     before = {workload.name: workload for workload in old.workloads}
     shared = [workload for workload in new.workloads if workload.name in before]
+    unlike = {option for option in _OPTIONS if old.options.get(option) != new.options.get(option)}
     for workload in shared:
-        lines += _workload(before[workload.name], workload)
+        lines += _workload(before[workload.name], workload, unlike)
     if not shared:
         lines += ["The records have no workload in common."]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _workload(old: WorkloadResult, new: WorkloadResult) -> Iterator[str]:
+def _differences(old: Record, new: Record) -> Iterator[str]:
+    """What to know before reading the figures, in lines."""
+    for key in ("processor", "cores"):
+        if old.machine.get(key) != new.machine.get(key):
+            yield f"**Other machine**: {_both(key, old.machine, new.machine)}."
+    for name, record in (("before", old), ("now", new)):
+        if record.interrupted:
+            yield f"**Interrupted**: the record {name} has only what was played and measured until then."
+    options = [key for key in _OPTIONS if old.options.get(key) != new.options.get(key)]
+    if options:
+        yield f"**Other options**: {'; '.join(_both(key, old.options, new.options) for key in options)}."
+
+
+def _both(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:
+    return f"{key} {old.get(key)} before, {new.get(key)} now"
+
+
+def _workload(old: WorkloadResult, new: WorkloadResult, unlike: Collection[str]) -> Iterator[str]:
     yield f"## Workload {new.name}"
     yield ""
     if old.turns != new.turns:
-        yield f"**Other length**: {old.turns:,} turns before, {new.turns:,} now."
+        unlike = {*unlike, "turns"}
+        yield (
+            f"**Other length**: {old.turns:,} turns before, {new.turns:,} now. Figures that depend on it are neither "
+            "better nor worse."
+        )
         yield ""
     rows: list[list[str]] = []
     for cell in new.cells:
@@ -44,18 +78,25 @@ def _workload(old: WorkloadResult, new: WorkloadResult) -> Iterator[str]:
                 before, after = metric.of(other) if other else None, metric.of(cell)
                 if before and after:
                     name = f"{group.title.lower()}: {metric.name}"
-                    rows.append([f"{cell.target} {cell.graph}", name, *_change(metric, before, after)])
-    yield from table(["target", "figure", "before", "now", "now / before", ""], rows, text_columns=2)
+                    mark = "" if set(metric.depends_on) & set(unlike) else _mark(metric, before, after)
+                    rows.append([f"{cell.target} {cell.graph}", name, *_texts(metric, before, after), mark])
+    if rows:
+        yield from table(["target", "figure", "before", "now", "now / before", ""], rows, text_columns=2)
+    else:
+        yield "No target has figures in both records."
     yield ""
 
 
-def _change(metric: Metric, before: Spread, after: Spread) -> list[str]:
-    texts = [spread_text(before, metric.unit), spread_text(after, metric.unit)]
-    if not before.median:
-        return [*texts, DASH, ""]
-    ratio = after.median / before.median
+def _texts(metric: Metric, before: Spread, after: Spread) -> list[str]:
+    ratio = f"{after.median / before.median:.2f}" if before.median else DASH
+    return [spread_text(before, metric.unit), spread_text(after, metric.unit), ratio]
+
+
+def _mark(metric: Metric, before: Spread, after: Spread) -> str:
+    if metric.more_is_better is None or not (before.median or metric.least_change):
+        return ""
+    change = after.median - before.median
     apart = after.low > before.high or after.high < before.low
-    mark = ""
-    if apart and abs(ratio - 1) > NOTABLE:
-        mark = "better" if (ratio > 1) == metric.more_is_better else "**worse**"
-    return [*texts, f"{ratio:.2f}", mark]
+    if not apart or abs(change) <= max(NOTABLE * before.median, metric.least_change):
+        return ""
+    return "better" if (change > 0) == metric.more_is_better else "**worse**"

@@ -13,6 +13,7 @@ from bench.wire import Traffic
 
 Unit = Literal["bytes", "ms", "s", "per s", "count"]
 DASH = "\N{EN DASH}"  # what was not measured
+MEMORY_NOISE_BYTES = 1_000_000  # Python takes memory from the system by the megabyte
 OPERATIONS = {
     "turn": "turn",
     "put": "put",
@@ -37,13 +38,17 @@ class Metric:
 
     Args:
         read: Finds it in one repeat; None if it was not measured.
-        more_is_better: For throughput.
+        more_is_better: For throughput; None if neither is.
+        least_change: Smaller differences between records are noise.
+        depends_on: Options that two records have to share for this figure to be better or worse.
     """
 
     name: str
     unit: Unit
     read: Callable[[Figures], float | None]
-    more_is_better: bool = False
+    more_is_better: bool | None = False
+    least_change: float = 0.0
+    depends_on: tuple[str, ...] = ("turns",)
 
     def of(self, cell: CellResult) -> Spread | None:
         """The figure of a cell; None if it is not verified or any repeat lacks it."""
@@ -92,7 +97,7 @@ def groups(workload: WorkloadResult) -> Iterator[Group]:
             Metric("wall", "s", lambda figures: figures.wall_s),
             Metric("client CPU", "s", lambda figures: figures.client_cpu_s),
             Metric("server CPU", "s", lambda figures: figures.server_cpu_s),
-            Metric("memory above state", "bytes", lambda figures: figures.memory.above_state_bytes),
+            Metric("memory above state", "bytes", _memory_above_state, least_change=MEMORY_NOISE_BYTES),
         ),
     )
     for operation, title in OPERATIONS.items():
@@ -108,11 +113,11 @@ def groups(workload: WorkloadResult) -> Iterator[Group]:
         "One turn over the wire",
         "the fourth turn of a new conversation, all statements counted",
         (
-            Metric("statements", "count", lambda figures: _traffic(figures.turn_traffic, "statements")),
-            Metric("round trips", "count", lambda figures: _traffic(figures.turn_traffic, "round_trips")),
-            Metric("rows", "count", lambda figures: _traffic(figures.turn_traffic, "rows")),
-            Metric("sent", "bytes", lambda figures: _traffic(figures.turn_traffic, "sent_bytes")),
-            Metric("received", "bytes", lambda figures: _traffic(figures.turn_traffic, "received_bytes")),
+            Metric("statements", "count", partial(_turn_traffic, "statements"), depends_on=()),
+            Metric("round trips", "count", partial(_turn_traffic, "round_trips"), depends_on=()),
+            Metric("rows", "count", partial(_turn_traffic, "rows"), depends_on=()),
+            Metric("sent", "bytes", partial(_turn_traffic, "sent_bytes"), depends_on=()),
+            Metric("received", "bytes", partial(_turn_traffic, "received_bytes"), depends_on=()),
         ),
     )
     yield Group(
@@ -120,6 +125,14 @@ def groups(workload: WorkloadResult) -> Iterator[Group]:
         "new conversations in one event loop on one saver; turns per second of all together, and the p99 of a turn",
         tuple(_sweep_metrics(workload)),
     )
+
+
+def _memory_above_state(figures: Figures) -> float:
+    return figures.memory.above_state_bytes
+
+
+def _turn_traffic(field: str, figures: Figures) -> float | None:
+    return _traffic(figures.turn_traffic, field)
 
 
 def _latency_metrics(operation: str) -> Iterator[Metric]:
@@ -136,12 +149,12 @@ def _load_metrics() -> Iterator[Metric]:
     for name in ("head", "middle", "middle as head"):
         yield Metric(name, "ms", partial(_load_figure, name, "state_ms"))
     yield Metric("decoding alone", "ms", partial(_load_figure, "head", "decode_ms"))
-    yield Metric("connect", "ms", partial(_load_figure, "head", "connect_ms"))
+    yield Metric("connect", "ms", partial(_load_figure, "head", "connect_ms"), depends_on=())
     for field in ("statements", "round_trips", "rows"):
         yield Metric(field.replace("_", " "), "count", partial(_load_traffic, field))
     yield Metric("received", "bytes", partial(_load_traffic, "received_bytes"))
-    yield Metric("history", "s", lambda figures: figures.history_s)
-    yield Metric("its checkpoints", "count", lambda figures: figures.history_checkpoints or None)
+    yield Metric("history", "s", lambda figures: figures.history_s, depends_on=("turns", "history_checkpoints"))
+    yield Metric("its checkpoints", "count", lambda figures: figures.history_checkpoints or None, more_is_better=None)
 
 
 def _load_figure(name: str, field: str, figures: Figures) -> float | None:
@@ -156,8 +169,9 @@ def _load_traffic(field: str, figures: Figures) -> float | None:
 
 def _sweep_metrics(workload: WorkloadResult) -> Iterator[Metric]:
     for threads in sweep_levels(workload):
-        yield Metric(f"{threads}: turns", "per s", partial(_sweep_figure, threads, "turns_per_s"), more_is_better=True)
-        yield Metric(f"{threads}: p99", "ms", partial(_sweep_figure, threads, "p99_ms"))
+        rate, p99 = (partial(_sweep_figure, threads, field) for field in ("turns_per_s", "p99_ms"))
+        yield Metric(f"{threads}: turns", "per s", rate, more_is_better=True, depends_on=("sweep_turns",))
+        yield Metric(f"{threads}: p99", "ms", p99, depends_on=("sweep_turns",))
 
 
 def _sweep_figure(threads: int, field: str, figures: Figures) -> float | None:

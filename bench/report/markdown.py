@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from bench.record import CellResult, Record, WorkloadResult
-from bench.report.bars import FLOOR, OURS, STOCK, BarRow, bar_rows
+from bench.report.bars import FLOOR, OURS, STOCK, BarRow, bar_rows, missing_bars
 from bench.report.figures import DASH, bytes_text, groups, spread_text, text_of
 
+NOTHING_MEASURED = "**Nothing was measured**: no target was played and verified."
 _REACHED = {True: "yes", False: "**no**", None: DASH}
 
 
@@ -18,9 +19,14 @@ def markdown(records: Sequence[Record]) -> str:
         lines += _header(record)
         for workload in record.workloads:
             lines += _workload(workload)
-    rows = bar_rows(records)
+        if not record.workloads:
+            lines += [NOTHING_MEASURED, ""]
+    rows, missing = bar_rows(records), missing_bars(records)
+    if rows or missing:
+        lines += ["## Bars", ""]
     if rows:
-        lines += ["## Bars", "", *_bars(rows), ""]
+        lines += [*_bars(rows), ""]
+    lines += [missing]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -62,6 +68,8 @@ def _workload(workload: WorkloadResult) -> Iterator[str]:
             yield f"- **{cell.target} {cell.graph}: {cell.status}**: {cell.problem}"
             yield ""
     verified = [cell for cell in workload.cells if cell.figures]
+    if not verified:
+        yield from (NOTHING_MEASURED, "")
     for group in groups(workload):
         shown = [metric for metric in group.metrics if any(metric.of(cell) for cell in verified)]
         if shown:

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from bench.record import CellResult, Limits, Record, WorkloadResult
-from bench.report.bars import FLOOR, OURS, STOCK, BarRow, bar_rows, find_cell
+from bench.report.bars import FLOOR, OURS, STOCK, BarRow, bar_rows, find_cell, missing_bars
 from bench.report.charts import charts, stored_by_table, styles
 from bench.report.figures import DASH, Group, Metric, bytes_text, groups, text_of
 from bench.report.markdown import bar_text, ratio_text
@@ -38,7 +38,7 @@ def page(records: Sequence[Record]) -> str:
     body = [
         *_head(records),
         *(part for record in records for workload in record.workloads for part in _workload(workload)),
-        *_bars(rows),
+        *_bars(rows, missing_bars(records)),
         *_environment(records),
     ]
     style = _STYLE.read_text(encoding="utf-8")
@@ -66,7 +66,9 @@ def _head(records: Sequence[Record]) -> Iterator[str]:
     reference = next((workload for workload in workloads if _pair(workload, "plain") or _pair(workload, "delta")), None)
     yield f'<p class="eyebrow">Benchmark of {escape(records[0].started_at[:10])}</p>'
     if reference is None:
-        yield f"<h1>{escape(', '.join(workload.name for workload in workloads) or 'Nothing finished')}</h1>"
+        measured = any(record.has_figures for record in records)
+        names = ", ".join(workload.name for workload in workloads)
+        yield f"<h1>{escape(names) if measured else 'Nothing was measured'}</h1>"
         return
     yield f"<h1>{escape(_headline(reference))}</h1>"
     text = (
@@ -161,10 +163,13 @@ def _figure(metric: Metric, cell: CellResult) -> str:
     return f"<td>{text}<small>{low} to {high}</small></td>" if low != high else f"<td>{text}</td>"
 
 
-def _bars(rows: Sequence[BarRow]) -> Iterator[str]:
+def _bars(rows: Sequence[BarRow], missing: str) -> Iterator[str]:
+    if rows or missing:
+        yield "<h2>The bars</h2>"
+    if missing:
+        yield f'<p class="note">{escape(missing)}</p>'
     if not rows:
         return
-    yield "<h2>The bars</h2>"
     yield (
         '<p class="note">Ratios from the runs above. Ours is deltastore, stock the AsyncPostgresSaver of LangGraph, '
         "the floor its InMemorySaver; the rows about growth are of the longest run.</p>"

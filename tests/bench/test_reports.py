@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from bench.errors import UsageError
-from bench.record import CellResult, GrowthPoint, Record, WorkloadResult, read_record, write_record
+from bench.record import CellResult, Figures, GrowthPoint, Memory, Record, WorkloadResult, read_record, write_record
 from bench.report.axes import axis
-from bench.report.bars import BarRow, bar_rows
+from bench.report.bars import BarRow, bar_rows, missing_bars
 from bench.report.compare import compare_markdown
 from bench.report.figures import Spread, bytes_text, spread_text, text_of
-from bench.report.markdown import markdown
+from bench.report.markdown import markdown, ratio_text
 from bench.report.page import page
+from bench.wire import Traffic
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -122,8 +123,34 @@ def test_reports_of_nothing_verified_and_of_nothing_at_all_are_made(record: Reco
     assert "| deltastore plain |" not in markdown([without_figures(record)])
 
 
+def test_reports_say_that_nothing_was_measured(record: Record):
+    for hollow in (without_figures(record), dataclasses.replace(record, workloads=[])):
+        shown, html = markdown([hollow]), page([hollow])
+        assert shown.count("**Nothing was measured**: no target was played and verified.") == 1
+        assert "<h1>Nothing was measured</h1>" in html
+        assert "## Bars" not in shown
+        assert "The bars" not in html
+        assert "No target has figures in both records." in compare_markdown(record, without_figures(record))
+
+
+def with_turns(record: Record, turns: int, **changes: Any) -> Record:
+    """The record as if its workload had had so many turns."""
+    workload = dataclasses.replace(record.workloads[0], turns=turns, **changes)
+    return dataclasses.replace(record, workloads=[workload])
+
+
+def memory_above_state(record: Record, above_bytes: int) -> Record:
+    """The record with this difference of peak, start and state in all cells."""
+
+    def changed(cell: CellResult) -> CellResult:
+        memory = Memory(start_bytes=50_000_000, peak_bytes=60_000_000 + above_bytes, state_bytes=10_000_000)
+        return dataclasses.replace(cell, figures=[dataclasses.replace(each, memory=memory) for each in cell.figures])
+
+    return with_turns(record, record.workloads[0].turns, cells=[changed(cell) for cell in record.workloads[0].cells])
+
+
 def test_bars_are_ratios_of_the_record(record: Record):
-    rows = {(row.measure, row.graph): row for row in bar_rows([record])}
+    rows = {(row.measure, row.graph): row for row in bar_rows([with_turns(record, 500)])}
     cells = {(cell.target, cell.graph): cell.figures for cell in record.workloads[0].cells}
 
     def mean_stored(target: str) -> float:
@@ -133,8 +160,61 @@ def test_bars_are_ratios_of_the_record(record: Record):
     assert stored.values["deltastore"] == pytest.approx(mean_stored("postgres") / mean_stored("deltastore"))
     assert stored.values["postgres"] == 1
     assert stored.reached is False
-    assert rows["bytes per step, last tenth / first tenth of the turns", "plain"].values["deltastore"] is None
-    assert rows["bytes per step, last tenth / first tenth of the turns", "plain"].reached is None
+    assert not [measure for measure, _ in rows if measure.startswith("bytes per step")]
+
+
+def test_bars_are_shown_for_the_runs_that_they_are_defined_for(record: Record):
+    short = markdown([with_turns(record, 499)])
+    assert short.count("| measure |") == 0
+    assert (
+        "Bars not shown, for their runs are not here: against the stock saver in plain and delta (defined for a run of "
+        "agent with 500 turns or more of deltastore and postgres); about growth in plain and delta (defined for a run "
+        "of agent with 5,000 turns or more of deltastore)." in short
+    )
+    reference = markdown([with_turns(record, 500)])
+    assert "| stored bytes: stock / target | plain | ≥ 400 | 4.07 | **no** | 1 | 0.641 | 800 |" in reference
+    assert "bytes per step" not in reference
+    assert "Bars not shown, for their runs are not here: about growth in plain and delta" in reference
+    assert "<td" in page([with_turns(record, 500)]).partition("The bars")[2].partition("How it was measured")[0]
+    complete = markdown([with_turns(record, 500), with_turns(record, 5_000)])
+    assert "bytes per step" in complete
+    assert "Bars not shown" not in complete
+
+
+def test_bars_are_of_the_agent_and_of_targets_that_were_verified(record: Record):
+    assert bar_rows([with_turns(record, 500, name="wide")]) == []
+    cells = [
+        dataclasses.replace(cell, figures=[] if (cell.target, cell.graph) == ("postgres", "plain") else cell.figures)
+        for cell in record.workloads[0].cells
+    ]
+    half = with_turns(record, 500, cells=cells)
+    assert {row.graph for row in bar_rows([half])} == {"delta"}
+    assert "against the stock saver in plain (defined" in missing_bars([half])
+    assert {row.graph for row in bar_rows([half, with_turns(record, 500)])} == {"plain", "delta"}
+
+
+def test_memory_below_the_state_counts_as_none(record: Record):
+    below = memory_above_state(record, -258_000)
+    rows = bar_rows([with_turns(below, 500)])
+    peaks = [row for row in rows if row.measure.startswith("peak memory")]
+    assert [row.values["deltastore"] for row in peaks] == [0.0, 0.0]
+    assert "-" not in "".join(ratio_text(value) for row in peaks for value in row.values.values())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "row"),
+    [
+        (-258_000, 42_900_000, "| 0 B | 42.9 MB | \N{EN DASH} | **worse** |"),
+        (-258_000, -198_000, "| 0 B | 0 B | \N{EN DASH} |  |"),
+        (-258_000, 300_000, "| 0 B | 300 kB | \N{EN DASH} |  |"),
+        (42_900_000, -258_000, "| 42.9 MB | 0 B | 0.00 | better |"),
+        (42_900_000, 50_000_000, "| 42.9 MB | 50 MB | 1.17 | **worse** |"),
+        (300_000, 900_000, "| 300 kB | 900 kB | 3.00 |  |"),
+    ],
+)
+def test_more_memory_is_worse_whatever_it_was_before(before: int, after: int, row: str, record: Record):
+    shown = compare_markdown(memory_above_state(record, before), memory_above_state(record, after))
+    assert f"| deltastore plain | the run: memory above state {row}" in shown
 
 
 def test_growth_bars_come_from_the_long_run(record: Record):
@@ -176,6 +256,52 @@ def test_a_comparison_marks_what_changed_beyond_the_spread(record: Record):
     assert all("the run: wall" in line for line in marked)
     assert not [line for line in compare_markdown(record, record).splitlines() if "worse" in line or "better" in line]
     assert [line for line in compare_markdown(slower, record).splitlines() if line.endswith("better |")]
+
+
+def faster(record: Record) -> Record:
+    """The record with runs, sweeps and turns on the wire that took a tenth."""
+
+    def changed(figures: Figures) -> Figures:
+        sweep = [dataclasses.replace(point, turns_per_s=point.turns_per_s * 10) for point in figures.sweep]
+        traffic = Traffic(1, 1, 1, 1, 1) if figures.turn_traffic else None
+        history_s = (figures.history_s or 0) / 10
+        return dataclasses.replace(
+            figures, wall_s=figures.wall_s / 10, history_s=history_s, sweep=sweep, turn_traffic=traffic
+        )
+
+    cells = [
+        dataclasses.replace(cell, figures=[changed(figures) for figures in cell.figures])
+        for cell in record.workloads[0].cells
+    ]
+    return with_turns(record, record.workloads[0].turns, cells=cells)
+
+
+def marked_figures(old: Record, new: Record) -> set[str]:
+    rows = [line.split(" | ") for line in compare_markdown(old, new).splitlines()]
+    return {row[1].partition(":")[0] for row in rows if row[-1].strip(" |*") in {"better", "worse"}}
+
+
+def test_runs_of_different_length_are_compared_only_where_it_does_not_matter(record: Record):
+    every = {"the run", "cold loads", "one turn over the wire", "threads of work at the same time"}
+    assert marked_figures(record, faster(record)) == every
+    longer = with_turns(faster(record), 20)
+    assert marked_figures(record, longer) == {"one turn over the wire", "threads of work at the same time"}
+    assert "**Other length**: 10 turns before, 20 now. Figures that depend on it" in compare_markdown(record, longer)
+
+
+def test_other_options_are_named_and_figures_of_theirs_not_marked(record: Record):
+    options = {**record.options, "sweep_turns": 5, "history_checkpoints": 50, "durability": "sync"}
+    other = dataclasses.replace(faster(record), options=options)
+    assert marked_figures(record, other) == {"the run", "one turn over the wire"}
+    said = "**Other options**: durability async before, sync now; sweep_turns 1 before, 5 now; history_checkpoints 500"
+    assert said in compare_markdown(record, other)
+
+
+def test_an_interrupted_record_is_named_in_a_comparison(record: Record):
+    cut = dataclasses.replace(record, interrupted=True)
+    assert "Interrupted" not in compare_markdown(record, record)
+    assert "**Interrupted**: the record before has only" in compare_markdown(cut, record)
+    assert "**Interrupted**: the record now has only" in compare_markdown(record, cut)
 
 
 @pytest.mark.parametrize(
