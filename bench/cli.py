@@ -13,8 +13,9 @@ from rich.progress import Progress as RichProgress
 
 from bench.errors import BenchError, NotVerifiedError, TargetError, UsageError
 from bench.options import RunOptions
-from bench.record import Record, read_record, write_record
-from bench.report import write_reports
+from bench.output import RunOutput
+from bench.record import Record, read_record
+from bench.report import write_report
 from bench.report.compare import compare_markdown
 from bench.report.markdown import markdown
 from bench.runner import run as run_all
@@ -39,8 +40,11 @@ class _Bar:
     def advance(self, turns: int) -> None:
         self._bar.advance(self._task, turns)
 
+    def note(self, text: str) -> None:
+        _print(self._bar.console, text)
 
-@click.group()
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Measures deltastore against the savers people use."""
 
@@ -73,7 +77,11 @@ def cli() -> None:
 @click.option(
     "--loads", "load_times", default=7, show_default=True, type=click.IntRange(min=1), help="Cold loads of a kind."
 )
-@click.option("--out", type=click.Path(path_type=Path), help="JSON record; .md and .html are written beside it.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Record to write, NAME.json; NAME.md and NAME.html are written beside it. Without it nothing is saved.",
+)
 def run(
     workloads: str, targets: str, more_targets: tuple[str, ...], graphs: str, out: Path | None, **rest: Any
 ) -> None:
@@ -85,7 +93,7 @@ def run(
         concurrency=_numbers(rest.pop("concurrency")),
         **rest,
     )
-    console = Console(stderr=True)
+    output, console = RunOutput(out), Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -94,25 +102,31 @@ def run(
         TimeRemainingColumn(),
     )
     with RichProgress(*columns, console=console) as bar:
-        record = run_all(options, _Bar(bar, options.work()), lambda so_far: write_record(so_far, out) if out else None)
-    click.echo(markdown([record]))
-    if out:
-        for path in write_reports([record], out):
-            console.print(f"written: {path}")
+        record = run_all(options, _Bar(bar, options.work()), output.keep)
+    try:
+        lines = output.finish(record)
+    finally:  # on a full disk the figures are at least shown
+        click.echo(markdown([record]))
+    for line in lines:
+        _print(console, line)
     sys.exit(_exit_code(record, console))
 
 
 @cli.command()
 @click.argument("records", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write; the ending .md or .html decides what.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File to write, NAME.md or NAME.html. Without it: Markdown to stdout.",
+)
 def report(records: tuple[Path, ...], out: Path | None) -> None:
     """Makes a report from one or more records (a long run beside the reference, say)."""
     read = [read_record(path) for path in records]
     if out is None:
         click.echo(markdown(read))
         return
-    for path in write_reports(read, out):
-        click.echo(f"written: {path}", err=True)
+    write_report(read, out)
+    click.echo(f"written: {out}", err=True)
 
 
 @cli.command()
@@ -134,21 +148,25 @@ def main() -> None:
         problem.show()
         sys.exit(UsageError.exit_code)
     except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED_EXIT_CODE)
+
+
+def _print(console: Console, text: str) -> None:
+    """Prints a line as it is, above the progress bar if there is one."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _exit_code(record: Record, console: Console) -> int:
     """0, or what the worst cell says; each problem is said in a line."""
     if not record.workloads and record.interrupted:
-        console.print("interrupted before anything was finished")
+        _print(console, "interrupted before anything was finished")
         return INTERRUPTED_EXIT_CODE
     codes = [INTERRUPTED_EXIT_CODE] if record.interrupted else []
     for workload in record.workloads:
         for cell in workload.cells:
             if cell.status != "verified":
-                console.print(
-                    f"{workload.name}: {cell.target} {cell.graph}: {cell.status}: {cell.problem}", soft_wrap=True
-                )
+                _print(console, f"{workload.name}: {cell.target} {cell.graph}: {cell.status}: {cell.problem}")
                 codes.append(NotVerifiedError.exit_code if cell.status == "not verified" else TargetError.exit_code)
     return max(codes, default=0)
 

@@ -29,7 +29,7 @@ from bench.limits import measure_limits
 from bench.options import CONVERSATIONS_MIN, RunOptions
 from bench.record import Record, WorkloadResult
 from bench.running import HEAD, MIDDLE, MIDDLE_AS_HEAD, RunningCell, cell_result
-from bench.server import Server, open_server
+from bench.server import EMBEDDED, Server, open_server
 from bench.targets import TargetSpec
 from bench.targets.base import Place
 from bench.verify import sampled_turns
@@ -48,18 +48,21 @@ class Progress(Protocol):
     def advance(self, turns: int) -> None:
         """Some turns, or work that counts as much, are done."""
 
+    def note(self, text: str) -> None:
+        """A line that stays."""
+
 
 def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None]) -> Record:
     """Runs everything.
 
     Args:
-        keep: Called with the record so far, at the start and after each workload.
+        keep: Called with the record so far, after each workload.
 
     Raises:
         BenchError: The run cannot start. Problems of single targets stand in the record instead.
     """
     started, started_at = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
-    interrupt, results = Interrupt(), list[WorkloadResult]()
+    interrupt, results = Interrupt(progress.note), list[WorkloadResult]()
     for name in options.workloads:
         make_workload(name, seed=options.seed, trace=options.trace)
 
@@ -76,9 +79,8 @@ def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None])
             workloads=results,
         )
 
-    keep(record({}))
     with ExitStack() as stack:
-        server = _server_for(options, stack)
+        server = _server_for(options, stack, progress)
         settings = server.settings() if server else {}
         with interrupt.handled(), suppress(KeyboardInterrupt):
             for name in options.workloads:
@@ -86,14 +88,23 @@ def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None])
                 keep(record(settings))
                 if interrupt.requested:
                     break
-    keep(record(settings))
     return record(settings)
 
 
-def _server_for(options: RunOptions, stack: ExitStack) -> Server | None:
-    if any(spec.needs_server for spec in options.targets):
-        return stack.enter_context(open_server(options.dsn))
-    return None
+def _server_for(options: RunOptions, stack: ExitStack, progress: Progress) -> Server | None:
+    if not any(spec.needs_server for spec in options.targets):
+        return None
+    server = stack.enter_context(open_server(options.dsn))
+    if options.dsn != EMBEDDED:  # that one's folder goes away with all databases
+        stack.callback(_name_databases, server, progress)
+    return server
+
+
+def _name_databases(server: Server, progress: Progress) -> None:
+    """Says which databases are left, because the server failed before they could be dropped."""
+    if server.databases:
+        names = ", ".join(sorted(server.databases))
+        progress.note(f"These databases are left; drop them when the server is up: {names}")
 
 
 class _WorkloadRun:

@@ -18,6 +18,7 @@ from psycopg import sql
 from bench.errors import TargetError, UsageError
 from bench.measure import server_cpu_seconds
 
+EMBEDDED = "embedded"  # the DSN of a server in a folder that is deleted afterwards
 SETTINGS = (
     "server_version",
     "shared_buffers",
@@ -45,9 +46,14 @@ class ServerUse:
 
 
 class Server:
-    """A connection to the server for everything that is not measured itself."""
+    """A connection to the server for everything that is not measured itself.
+
+    Attributes:
+        databases: Names of those made and not yet dropped.
+    """
 
     def __init__(self, dsn: str) -> None:
+        self.databases: set[str] = set()
         self._dsn = dsn
         self._connection = psycopg.connect(dsn, autocommit=True)
         self._postmaster = self._find_postmaster()
@@ -56,12 +62,14 @@ class Server:
         """Makes an empty database, in place of one of this name that is there; returns its DSN."""
         self.drop_database(name)
         self._run(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+        self.databases.add(name)
         parts = urlsplit(self._dsn)
         return urlunsplit(parts._replace(path=f"/{quote(name, safe='')}"))
 
     def drop_database(self, name: str) -> None:
         """Removes a database with all its data, whoever is connected."""
         self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        self.databases.discard(name)
 
     def use(self) -> ServerUse:
         """What the server has used so far."""
@@ -107,7 +115,7 @@ def open_server(dsn: str) -> Iterator[Server]:
         UsageError: The DSN cannot be read.
         TargetError: The server cannot be started or reached.
     """
-    if dsn == "embedded":
+    if dsn == EMBEDDED:
         with _temporary_folder() as folder, _embedded(folder) as embedded_dsn:
             yield from _connected(embedded_dsn)
     elif dsn.startswith("embedded:"):

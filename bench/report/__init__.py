@@ -6,24 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.errors import UsageError
+from bench.files import write_whole
 from bench.record import Record
 from bench.report.markdown import markdown
 from bench.report.page import page
 
 _WRITERS = {".md": markdown, ".html": page}
+ENDINGS = tuple(_WRITERS)
 
 
-def write_reports(records: Sequence[Record], out: Path) -> list[Path]:
-    """Writes Markdown, HTML, or with any other ending both beside it; returns what was written.
+def write_report(records: Sequence[Record], path: Path) -> None:
+    """Writes Markdown or HTML, as the ending says.
 
     Raises:
-        UsageError: A file cannot be written.
+        UsageError: The ending is another one, or the file cannot be written.
     """
-    endings = [out.suffix] if out.suffix in _WRITERS else list(_WRITERS)
-    paths = [out.with_suffix(ending) for ending in endings]
-    try:
-        for path in paths:
-            path.write_text(_WRITERS[path.suffix](records), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the report cannot be written beside {out}: {error.strerror}") from error
-    return paths
+    writer = _WRITERS.get(path.suffix)
+    if writer is None:
+        raise UsageError(f"--out {path}: expected a name that ends in {' or '.join(ENDINGS)}")
+    write_whole(path, writer(records))

@@ -13,10 +13,13 @@ import psycopg
 import pytest
 
 from bench.cli import main
+from bench.interrupt import SAME_INTERRUPT_SECONDS
 from bench.record import read_record
+from tests.support.servers import DurableServer
 
 QUICK = ("--turns", "6", "--concurrency", "none", "--history", "0", "--loads", "1")
 ROOT = Path(__file__).parents[2]
+RECORD = Path(__file__).parent / "golden" / "record.json"
 
 
 def bench(*arguments: str) -> int:
@@ -52,7 +55,11 @@ def bench(*arguments: str) -> int:
             "/proc/nowhere/trace.jsonl cannot be read",
         ),
         (("run", "--dsn", "mysql://x"), "is no DSN: expected embedded"),
-        (("run", "--targets", "memory", "--out", "/proc/nowhere/x.json"), "cannot be written to /proc/nowhere/x.json"),
+        (("run", "--targets", "memory", "--out", "/proc/nowhere/x.json"), "/proc/nowhere/x.json cannot be written"),
+        (("run", "--targets", "memory", "--out", "x.md"), "expected a name that ends in .json"),
+        (("report", str(RECORD), "--out", "/dev/full"), "expected a name that ends in .md or .html"),
+        (("report", str(RECORD), "--out", "r.pdf"), "expected a name that ends in .md or .html"),
+        (("report", str(RECORD), "--out", "/proc/nowhere/r.md"), "/proc/nowhere/r.md cannot be written"),
         (("run", "--turns", "1"), "1 is not in the range"),
         (("report", "/proc/nowhere/x.json"), "record /proc/nowhere/x.json cannot be read"),
         (("dance",), "No such command"),
@@ -74,9 +81,30 @@ def test_a_server_that_is_down_is_one_line_without_the_password(capsys: pytest.C
     assert "geheim" not in error
 
 
-def test_a_full_disk_is_said_before_the_run(capsys: pytest.CaptureFixture):
-    assert bench("run", "--targets", "memory", "--out", "/dev/full", *QUICK) == 2
-    assert "cannot be written to /dev/full: No space left on device" in capsys.readouterr().err
+def test_a_run_that_cannot_start_leaves_an_older_record_alone(tmp_path: Path):
+    out = tmp_path / "record.json"
+    out.write_bytes(RECORD.read_bytes())
+    assert bench("run", "--dsn", "postgresql://me@127.0.0.1:1/x", *QUICK, "--out", str(out)) == 3
+    assert out.read_bytes() == RECORD.read_bytes()
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_run_that_cannot_start_leaves_nothing(tmp_path: Path):
+    assert bench("run", "--dsn", "postgresql://me@127.0.0.1:1/x", *QUICK, "--out", str(tmp_path / "record.json")) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [("-h",), ("run", "-h"), ("report", "--help")])
+def test_help_is_given_by_both_options(arguments: tuple[str, ...], capsys: pytest.CaptureFixture):
+    assert bench(*arguments) == 0
+    assert "Usage: " in capsys.readouterr().out
+
+
+def test_a_missing_package_is_one_line_that_names_the_extra():
+    without_click = "import runpy, sys; sys.modules['click'] = None; runpy.run_module('bench', run_name='__main__')"
+    ran = subprocess.run([sys.executable, "-c", without_click], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr == "error: the benchmarks need click: pip install '.[bench]'\n"
 
 
 def test_a_run_writes_a_record_and_reports_and_can_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture):
@@ -84,8 +112,11 @@ def test_a_run_writes_a_record_and_reports_and_can_be_compared(tmp_path: Path, c
     what = ("--targets", "memory,sqlite", "--graphs", "delta", "--turns", "6", "--repeats", "2")
     measures = ("--concurrency", "2", "--sweep-turns", "2", "--loads", "2", "--history", "10")
     assert bench("run", *what, *measures, "--out", str(out)) == 0
-    shown = capsys.readouterr().out
+    captured = capsys.readouterr()
+    shown = captured.out
     assert "| sqlite delta |" in shown
+    for ending in ("json", "md", "html"):
+        assert f"written: {tmp_path}/record.{ending}\n" in captured.err
     record = read_record(out)
     (workload,) = record.workloads
     assert [cell.status for cell in workload.cells] == ["verified"] * 2
@@ -116,6 +147,7 @@ def test_a_saver_that_fails_does_not_stop_the_others(server_dsn: str, capsys: py
     what = ("--targets", "memory", *doubles, "--graphs", "plain")
     assert bench("run", *what, *QUICK, "--dsn", server_dsn) == 3
     shown = capsys.readouterr()
+    assert "nothing is saved: --out FILE.json keeps the record" in shown.err
     assert "full plain: failed: play: OSError: [Errno 28] No space left on device" in shown.err
     assert "none plain: failed" in shown.err
     assert "expected a BaseCheckpointSaver" in shown.err
@@ -131,9 +163,12 @@ def test_no_database_is_left_behind(server_dsn: str):
 
 
 def start(out: Path, *arguments: str) -> subprocess.Popen:
+    """A long run in a process of its own; what it says goes to `stderr.txt` beside its record."""
     command = [sys.executable, "-m", "bench", "run", "--targets", "memory", "--turns", "4000", "--out", str(out)]
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen([*command, *arguments], cwd=ROOT, stdout=quiet, stderr=quiet, start_new_session=True)
+    with out.with_name("stderr.txt").open("w") as said:
+        return subprocess.Popen(
+            [*command, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+        )
 
 
 def wait_for_cells(process: subprocess.Popen, cells: int) -> None:
@@ -155,6 +190,8 @@ def test_ctrl_c_keeps_what_was_played(tmp_path: Path):
     wait_for_cells(process, 1)
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(120) == 130
+    said = (tmp_path / "stderr.txt").read_text()
+    assert said.index("Stopping; Ctrl-C again to drop") < said.index(f"written: {out}")
     record = read_record(out)
     assert record.interrupted
     (workload,) = record.workloads
@@ -174,3 +211,32 @@ def test_a_worker_that_is_killed_is_a_failed_target(tmp_path: Path):
     cell = json.loads(out.read_text())["workloads"][0]["cells"][0]
     assert cell["status"] == "failed"
     assert "its process ended with code -9 during play" in cell["problem"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_twice_drops_the_run_and_leaves_an_older_record_alone(tmp_path: Path):
+    out = tmp_path / "record.json"
+    out.write_bytes(RECORD.read_bytes())
+    process = start(out, "--graphs", "plain")
+    wait_for_cells(process, 1)
+    process.send_signal(signal.SIGINT)
+    time.sleep(SAME_INTERRUPT_SECONDS + 0.1)  # what comes sooner counts as the same Ctrl-C
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    said = (tmp_path / "stderr.txt").read_text()
+    assert "Dropping what is running." in said
+    assert f"nothing was measured: {out} stays as it was" in said
+    assert "written:" not in said
+    assert out.read_bytes() == RECORD.read_bytes()
+
+
+@pytest.mark.slow
+def test_databases_on_a_server_that_died_are_named(durable_server: DurableServer, tmp_path: Path):
+    what = ("--targets", "deltastore", "--graphs", "plain", "--dsn", durable_server.dsn)
+    process = start(tmp_path / "record.json", *what)
+    wait_for_cells(process, 1)
+    durable_server.kill()
+    assert process.wait(120) == 3
+    names = ", ".join(f"deltastore_bench_{process.pid}_{number}" for number in (1, 2))
+    said = (tmp_path / "stderr.txt").read_text()
+    assert f"These databases are left; drop them when the server is up: {names}\n" in said
