@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from deltastore.cli.database import json_option, schema_option, serde_option, serializer
+from deltastore.errors import InvalidConfigError
 from deltastore.importer.api import migrate as move
 from deltastore.importer.landing import PartLimits
 from deltastore.importer.migration import Options
@@ -64,6 +65,7 @@ def migrate(context: click.Context, /, source: str, target: str, as_json: bool, 
     shared = {"serde": serializer(given["serde"]), "schema": given["schema"]}
     with _Bar(quiet=as_json or not sys.stderr.isatty()) as bar:
         if is_stock(target):
+            _refuse_options(context)
             back = move_back(
                 source,
                 target,
@@ -91,6 +93,13 @@ def migrate(context: click.Context, /, source: str, target: str, as_json: bool, 
             report = asyncio.run(call)
     click.echo(json.dumps(report.as_json(), indent=2) if as_json else summary(report))
     context.exit(report.exit_code)
+
+
+def _refuse_options(context: click.Context) -> None:
+    """Options that say nothing about the way back are refused, rather than ignored."""
+    for name in ("workers", "snapshot_frequency", "parts_from"):
+        if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            raise InvalidConfigError(f"--{name.replace('_', '-')} says nothing about the way back: leave it out")
 
 
 class _Bar:

@@ -133,8 +133,8 @@ async def open_source(
         yield opened
 
 
-def verifier_of(source: Source, target: Target) -> Verifier:
-    """Compares in the way in which the source decodes."""
+def verifier_of(source: Source | None, target: Target) -> Verifier:
+    """Compares in the way in which the source decodes; None is that of LangGraph's tables."""
     if isinstance(source, SaverSource) or not target.codec.is_msgpack:
         return Verifier(target.engine, target.codec, target.cipher, _encoded_form(target.codec))
     return Verifier(target.engine, unopened_codec(), target.cipher, exact_form)

@@ -28,11 +28,10 @@ from dataclasses import dataclass, field
 from deltastore.conversion import validate
 from deltastore.core.model import ThreadRef
 from deltastore.errors import (
-    DatabaseError,
     DatabaseUnavailableError,
+    DeltastoreError,
     InvalidConfigError,
     SchemaVersionError,
-    StoredDataError,
     ThreadBusyError,
 )
 from deltastore.importer.builder import Numbers
@@ -122,6 +121,7 @@ class Migration:
 
         Raises:
             DatabaseError: One of the databases is away or refuses; threads that landed stay.
+            InvalidConfigError: The source cannot list its threads.
         """
         report = Report()
         self.staged.update(each.thread.key for each in await self.target.engine.storage.staging().threads())
@@ -134,7 +134,7 @@ class Migration:
                     await queue.put(thread_id)
                 for _ in range(self.options.workers):
                     await queue.put(None)
-        except* DatabaseError as group_error:
+        except* DeltastoreError as group_error:
             raise group_error.exceptions[0] from None
         await self._drop_stale(report)
         return report
@@ -269,9 +269,12 @@ class Migration:
         self.target.engine.cache.forget(thread.key)
         compared = chosen(list(plan.wanted.values()), self.options.verify)
         try:
-            await self.verifier.verify(thread, opened, compared, is_cut_off=self.options.latest_only)
-        except (SkipThread, StoredDataError) as error:
-            raise await self._failed(plan, error) from error
+            await self.verifier.verify(thread, opened, compared, plan.order, is_cut_off=self.options.latest_only)
+        except Exception as error:
+            failed = await self._failed(plan, error)
+            if isinstance(error, DatabaseUnavailableError | SchemaVersionError):
+                raise
+            raise failed from error
         self.target.engine.cache.forget(thread.key)
         return Outcome(
             thread.thread_id,
@@ -284,13 +287,16 @@ class Migration:
         )
 
     async def _failed(self, plan: Plan, error: Exception) -> SkipThread:
-        """Removes a thread whose copy is wrong, unless it went on in the target since it landed."""
+        """Removes a thread whose copy is not proved, unless it went on in the target since it landed."""
+        found = str(error) if isinstance(error, SkipThread) else f"{type(error).__name__}: {error}"
         async with self.target.engine.storage.edit(plan.thread.key) as edit:
             status, reason = await self._standing(edit, plan)
+            if status is not Status.DIVERGED:
+                await edit.remove()
+        self.target.engine.cache.forget(plan.thread.key)
         if status is Status.DIVERGED:
-            return SkipThread(f"it went on in the target while it was compared ({reason}): {error}")
-        await self.target.engine.maintenance.delete_thread(plan.thread.key)
-        return SkipThread(f"verification failed, the target's copy was removed: {error}")
+            return SkipThread(f"it went on in the target while it was compared ({reason}): {found}")
+        return SkipThread(f"verification failed, the target's copy was removed: {found}")
 
     async def _drop_stale(self, report: Report) -> None:
         """Removes parts that no run will go on with."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from deltastore.conversion import validate
 from deltastore.core import metadata as metadatas
 from deltastore.core.chain import apply_delta, describe, open_segment
-from deltastore.core.codec import SNAPSHOT
+from deltastore.core.codec import SNAPSHOT, EncodedValue
 from deltastore.core.digests import digest
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.model import (
@@ -45,7 +45,7 @@ from deltastore.core.payload import (
 )
 from deltastore.core.pieces import PieceList
 from deltastore.core.state import History, State, Value
-from deltastore.core.writes import OpenSegment, effective
+from deltastore.core.writes import OpenSegment, Write, effective
 from deltastore.errors import BrokenChainError, StoredDataError
 from deltastore.importer.builder import Parent
 from deltastore.importer.source import Before, Node, ThreadShape
@@ -175,14 +175,17 @@ class Replay:
             raise self._unfit(row, "it has other pending writes in the source")
         for write in stored:
             changing = self.shape.changing.get((*node.key, write.task_id, write.index))
-            if changing is not None and not self._holds(write.pieces, changing.items, changing.digests):
+            if changing is not None and not self._holds(write, changing):
                 raise self._unfit(row, "one of its pending writes was replaced in the source")
         return node
 
-    def _holds(self, pieces: PieceList, items: Sequence[bytes], digests: Sequence[bytes]) -> bool:
-        return len(pieces.places) == len(items) and all(
+    def _holds(self, write: Write, value: EncodedValue) -> bool:
+        places, keys = write.pieces.places, write.pieces.keys
+        if (write.kind, keys or None, len(places)) != (value.kind, value.keys or None, len(value.items)):
+            return False
+        return all(
             place == item if isinstance(place, bytes) else place == self.places.get(mark)
-            for place, item, mark in zip(pieces.places, items, digests, strict=True)
+            for place, item, mark in zip(places, value.items, value.digests, strict=True)
         )
 
     def _marked(self, state: State, digests: dict[int, bytes]) -> State:

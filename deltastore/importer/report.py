@@ -126,15 +126,17 @@ def megabytes(number_bytes: float) -> str:
 def summary(report: Report) -> str:
     """The report for people."""
     lines = [f"{count} {'thread' if count == 1 else 'threads'} {status}" for status, count in report.counts.items()]
-    lines.append(f"{report.checkpoints:,} checkpoints, {report.verified:,} of them compared on both sides")
-    sizes = f"{megabytes(report.source_bytes)} of values, {megabytes(report.target_bytes)} in the target"
-    if report.ratio is not None:
-        sizes += f" ({report.ratio:,.0f} times smaller)"
-    lines.append(sizes)
-    if report.dry_run:
-        lines.append(f"nothing was written; about {report.estimated_seconds or 0:,.0f} s by one worker, from a sample")
+    compared = "" if report.dry_run else f", {report.verified:,} of them compared on both sides"
+    lines.append(f"{report.checkpoints:,} checkpoints{compared}")
+    sizes = [f"{megabytes(report.source_bytes)} of values"] if report.source_bytes else []
+    sizes += [f"{megabytes(report.target_bytes)} in the target"] if report.target_bytes else []
+    ratio = "" if report.ratio is None else f" ({report.ratio:,.0f} times smaller)"
+    if sizes:
+        lines.append(f"{', '.join(sizes)}{ratio}")
+    if report.dry_run and report.estimated_seconds is not None:
+        lines.append(f"nothing was written; about {report.estimated_seconds:,.0f} s by one worker, from a sample")
     else:
-        lines.append(f"{report.elapsed_seconds:,.1f} s")
+        lines.append("nothing was written" if report.dry_run else f"{report.elapsed_seconds:,.1f} s")
     lines += [f"note, thread {each.thread_id!r}: {note}" for each in report.noted for note in each.notes]
     lines += [
         f"thread {each!r}: parts of an earlier run were removed, nothing will become of them" for each in report.dropped

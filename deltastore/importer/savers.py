@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, CheckpointTuple
 
 from deltastore.core.codec import Codec, EncodedValue
+from deltastore.errors import InvalidConfigError
 from deltastore.importer.reading import kept_of
 from deltastore.importer.source import (
     NOTHING_BEFORE,
@@ -53,10 +54,13 @@ class SaverSource:
                 yield thread_id
             return
         seen: set[str] = set()
-        async for found in _listing(self._saver, None):
-            thread_id = str(found.config["configurable"]["thread_id"])
-            if thread_id not in seen:
-                seen.add(thread_id)
+        try:
+            async for found in _listing(self._saver, None):
+                seen.add(str(found.config["configurable"]["thread_id"]))
+        except SkipThread as reason:
+            raise InvalidConfigError(
+                "the source's saver cannot list its threads", detail=str(reason), hint="name them with --threads"
+            ) from reason
         for thread_id in sorted(seen):
             yield thread_id
 
@@ -169,10 +173,17 @@ def _node_of(found: CheckpointTuple) -> Node:
 
 async def _listing(saver: BaseCheckpointSaver[Any], config: RunnableConfig | None) -> AsyncIterator[CheckpointTuple]:
     try:
+        count = 0
         if _is_own(saver, "alist"):
-            async for found in saver.alist(config):
-                yield found
-            return
+            try:
+                async for found in saver.alist(config):
+                    count += 1
+                    yield found
+            except NotImplementedError:  # a synchronous saver says so instead of leaving the method out
+                if count:
+                    raise
+            else:
+                return
         iterator = await asyncio.to_thread(lambda: iter(saver.list(config)))
         while (each := await asyncio.to_thread(next, iterator, None)) is not None:
             yield each
@@ -183,7 +194,8 @@ async def _listing(saver: BaseCheckpointSaver[Any], config: RunnableConfig | Non
 async def _get(saver: BaseCheckpointSaver[Any], config: RunnableConfig) -> CheckpointTuple | None:
     try:
         if _is_own(saver, "aget_tuple"):
-            return await saver.aget_tuple(config)
+            with suppress(NotImplementedError):
+                return await saver.aget_tuple(config)
         return await asyncio.to_thread(saver.get_tuple, config)
     except Exception as error:
         raise _failed(error) from error

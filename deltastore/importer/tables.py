@@ -94,14 +94,14 @@ class TablesSource:
                 detail=f"missing {', '.join(missing)}",
                 hint="name the schema; a ShallowPostgresSaver is read with --from package.module:factory",
             )
-        task_path = "task_path" if "checkpoint_writes.task_path" in found else "''::text"
-        return cls(pool, _statements(prefix, task_path), reading)
+        return cls(pool, _statements(prefix, _task_path(found)), reading)
 
     async def threads(self) -> AsyncIterator[str]:
         """The ids of all threads."""
         async with self._snapshot() as connection:
-            for record in await connection.fetch(self._text["threads"]):
-                yield record["thread_id"]
+            records = await connection.fetch(self._text["threads"])
+        for record in records:
+            yield record["thread_id"]
 
     @asynccontextmanager
     async def open(self, thread_id: str) -> AsyncIterator[OpenThread]:
@@ -120,9 +120,18 @@ class TablesSource:
                 self._pool.acquire() as connection,
                 connection.transaction(isolation="repeatable_read", readonly=True),
             ):
+                await connection.execute(self._text["no_idle_timeout"])
                 yield connection
         except DRIVER_ERRORS as error:
             raise translate(error) from error
+
+
+async def thread_on(connection: AnyConnection, reading: Reading, thread_id: str) -> OpenThread | None:
+    """One thread of the tables in a connection's search path, in its transaction; None if there are no such tables."""
+    found = await _columns(connection, "")
+    if any(name not in found for name in _NEEDED):
+        return None
+    return _TablesThread(connection, _statements("", _task_path(found)), reading, thread_id)
 
 
 class _TablesThread:
@@ -324,6 +333,11 @@ def _statement(body: str, prefix: str, task_path: str) -> str:
     text = "\n".join(lines).removesuffix(";")
     quoted = text.replace("'{schema}'", "'" + prefix.replace("'", "''") + "'")
     return quoted.replace("{schema}", prefix).replace("{task_path}", task_path)
+
+
+def _task_path(columns: set[str]) -> str:
+    """The column, or an empty text in the tables of savers that did not have it."""
+    return "task_path" if "checkpoint_writes.task_path" in columns else "''::text"
 
 
 async def _columns(connection: AnyConnection, prefix: str) -> set[str]:

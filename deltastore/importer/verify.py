@@ -10,12 +10,15 @@ from typing import Any, Literal
 from langgraph.checkpoint.base import CheckpointTuple
 
 from deltastore.conversion import convert, validate
+from deltastore.core import metadata as metadatas
 from deltastore.core.codec import Codec
 from deltastore.core.frame import Cipher
 from deltastore.core.model import ThreadRef
 from deltastore.engine import Engine
+from deltastore.importer.histories import SourceHistories, marked
 from deltastore.importer.source import Node, OpenThread, SkipThread
 from deltastore.importer.unopened import exact_form
+from deltastore.loaded import Loaded
 
 Verify = Literal["sample", "full", "none"]
 SAMPLE_CHECKPOINTS = 5
@@ -40,7 +43,13 @@ class Verifier:
     adapt: Callable[[CheckpointTuple], CheckpointTuple] = lambda found: found
 
     async def verify(
-        self, thread: ThreadRef, source: OpenThread, nodes: Sequence[Node], *, is_cut_off: bool = False
+        self,
+        thread: ThreadRef,
+        source: OpenThread,
+        nodes: Sequence[Node],
+        tree: Sequence[Node],
+        *,
+        is_cut_off: bool = False,
     ) -> None:
         """Compares checkpoints one by one.
 
@@ -48,12 +57,14 @@ class Verifier:
             thread: The thread.
             source: The thread in the source.
             nodes: Which checkpoints.
+            tree: All checkpoints of the source, of which the histories of DeltaChannels are rebuilt.
             is_cut_off: The target was not given their parents.
 
         Raises:
             SkipThread: Something differs; the text says where and what.
             StoredDataError: The target cannot be read.
         """
+        histories = SourceHistories(source, tree, self.fingerprint)
         for node in nodes:
             namespace, key = validate.namespace(node.namespace), validate.checkpoint_key(node.checkpoint_id)
             loaded = await self.engine.reader.load(thread, namespace, key, self.cipher)
@@ -64,8 +75,30 @@ class Verifier:
             if is_cut_off:
                 expected = expected._replace(parent_config=None)
             found = self._difference(expected, self.adapt(convert.tuple_of(self.codec, loaded)))
+            if found is None:
+                found = await self._differing_history(thread, node, expected, loaded, histories)
             if found is not None:
                 raise SkipThread(f"{where}: the target differs from the source in {found}")
+
+    async def _differing_history(
+        self, thread: ThreadRef, node: Node, source: CheckpointTuple, target: Loaded, histories: SourceHistories
+    ) -> str | None:
+        """Which DeltaChannel would be rebuilt from something else, or None."""
+        counters: Any = (source.metadata or {}).get(metadatas.COUNTERS) or ()
+        named = frozenset(counters) | metadatas.delta_channels(target.volatile)
+        channels = named.difference(target.state.values)
+        if not channels:
+            return None
+        expected = await histories.of(node, channels)
+        stored = await self.engine.reader.history(
+            thread, target.namespace, target.checkpoint_id, sorted(channels), self.cipher
+        )
+        for channel, entry in convert.histories_of(self.codec, stored, channels).items():
+            seed = marked(self.fingerprint(entry["seed"])) if "seed" in entry else None
+            writes = [(task_id, marked(self.fingerprint(value))) for task_id, _, value in entry["writes"]]
+            if (seed, writes) != expected[channel]:
+                return f"the history of the DeltaChannel {channel!r}"
+        return None
 
     def _difference(self, source: CheckpointTuple, target: CheckpointTuple) -> str | None:
         """Where two checkpoints differ, or None."""
@@ -84,18 +117,21 @@ class Verifier:
         return self._differing_write(source.pending_writes or [], target.pending_writes or [])
 
     def _differing_key(self, left: Any, right: Any) -> str | None:
-        for key in sorted({*left, *right}):
-            if key not in left or key not in right:
-                return f"{key!r}, which only the {'target' if key in right else 'source'} has"
-            if isinstance(left[key], Mapping) and self._differing_order_is_nothing(left[key], right[key]):
+        """The first key in which two mappings differ; 1, 1.0 and True are three keys."""
+        one, other = ({(type(key), key): value for key, value in each.items()} for each in (left, right))
+        for kind, key in sorted({*one, *other}, key=repr):
+            place = kind, key
+            if place not in one or place not in other:
+                return f"{key!r}, which only the {'target' if place in other else 'source'} has"
+            if isinstance(one[place], Mapping) and self._differing_order_is_nothing(one[place], other[place]):
                 continue
-            if self.fingerprint(left[key]) != self.fingerprint(right[key]):
+            if self.fingerprint(one[place]) != self.fingerprint(other[place]):
                 return repr(key)
         return None
 
     def _differing_order_is_nothing(self, left: Any, right: Any) -> bool:
         """Whether two mappings have the same entries in another order, which JSON columns do not keep."""
-        return isinstance(right, Mapping) and left.keys() == right.keys() and self._differing_key(left, right) is None
+        return isinstance(right, Mapping) and self._differing_key(left, right) is None
 
     def _differing_write(self, left: Sequence[Any], right: Sequence[Any]) -> str | None:
         if len(left) != len(right):
