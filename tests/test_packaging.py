@@ -93,8 +93,8 @@ with deltastore.DeltaSaver.from_conn_string("embedded:/nowhere/at/all"):
 @pytest.mark.parametrize(
     ("module", "command", "extra", "code"),
     [
-        ("click", ["schema", "sql"], "cli", 1),
-        ("rich", ["schema", "sql"], "cli", 1),
+        ("click", ["schema", "sql"], "cli", 2),
+        ("rich", ["schema", "sql"], "cli", 2),
         ("langgraph.graph", ["demo"], "demo", 2),
         ("psycopg", ["demo"], "demo", 2),
         ("langgraph.checkpoint.postgres", ["demo"], "demo", 2),

@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from deltastore.archive.archiver import Archiver
 from deltastore.archive.files import prove
-from deltastore.archive.places import Place
+from deltastore.archive.places import Place, opener
 from deltastore.archive.report import Outcome, Report, Status
 from deltastore.archive.restoring import Restorer
 from deltastore.connect import DeltaSaver
@@ -127,6 +127,7 @@ async def restore_archives(
         StoredDataError: A file is damaged or cannot be deciphered; nothing of it was written.
         DatabaseError: The database did not take it; nothing of it was written.
     """
+    opener()  # what is missing for all files is no matter of one
     report = Report()
     for url in urls:
         try:
@@ -155,7 +156,11 @@ async def check_archives(
 
     Returns:
         What became of them: sound, or failed or refused with the reason.
+
+    Raises:
+        InvalidConfigError: fsspec is not installed.
     """
+    opener()
     report = Report()
     cipher = None if serde is None else codec_of(serde)[1]
     for url in urls:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -148,7 +148,8 @@ def _is_local(files: Any) -> bool:
     return isinstance(files, LocalFileSystem)
 
 
-def _found(url: str) -> tuple[Any, str]:
+def opener() -> Callable[[str], tuple[Any, str]]:
+    """What gives the file system and the path of an address. Raises `InvalidConfigError` if fsspec is not installed."""
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -157,6 +158,12 @@ def _found(url: str) -> tuple[Any, str]:
             detail=str(error),
             hint="pip install 'langgraph-checkpoint-deltastore[archive]'",
         ) from error
+    found: Callable[[str], tuple[Any, str]] = url_to_fs
+    return found
+
+
+def _found(url: str) -> tuple[Any, str]:
+    url_to_fs = opener()
     try:
         files, path = url_to_fs(url)
     except (ImportError, ValueError) as error:
