@@ -32,6 +32,7 @@ from deltastore.errors import (
     DeltastoreError,
     InvalidConfigError,
     SchemaVersionError,
+    StoredDataError,
     ThreadBusyError,
 )
 from deltastore.importer.builder import Numbers
@@ -289,10 +290,13 @@ class Migration:
     async def _failed(self, plan: Plan, error: Exception) -> SkipThread:
         """Removes a thread whose copy is not proved, unless it went on in the target since it landed."""
         found = str(error) if isinstance(error, SkipThread) else f"{type(error).__name__}: {error}"
-        async with self.target.engine.storage.edit(plan.thread.key) as edit:
-            status, reason = await self._standing(edit, plan)
-            if status is not Status.DIVERGED:
-                await edit.remove()
+        try:
+            async with self.target.engine.storage.edit(plan.thread.key) as edit:
+                status, reason = await self._standing(edit, plan)
+                if status is not Status.DIVERGED:
+                    await edit.remove()
+        except StoredDataError as unreadable:
+            return SkipThread(f"its copy stays unproved, as it cannot be read: delete it in the target ({unreadable})")
         self.target.engine.cache.forget(plan.thread.key)
         if status is Status.DIVERGED:
             return SkipThread(f"it went on in the target while it was compared ({reason}): {found}")

@@ -68,7 +68,7 @@ async def move_back(
     Args:
         dsn: Where deltastore is.
         target: `stock-postgresql://…`.
-        options: Which threads, and how many checkpoints to compare afterwards.
+        options: Which threads, and how many checkpoints to compare. One thread is written after the other.
         serde: The serializer, if it is not LangGraph's default.
         schema: deltastore's schema.
         target_schema: The schema of LangGraph's tables, which has to be there; by default the search path.
@@ -173,18 +173,20 @@ class _Back:
 
     async def _moved(self, thread: ThreadRef) -> Outcome:
         ours = await self._ours(thread)
-        async with self.connection.transaction():
+        async with self.connection.transaction(isolation="read_committed"):
             await self.connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             shape, status, reason = await self._standing(thread, ours)
             if status not in LANDING:
                 return Outcome(thread.thread_id, status, reason)
             if self.dry_run:
                 return Outcome(thread.thread_id, Status.COUNTED, checkpoints=len(ours.nodes))
-            if shape.nodes or shape.writes:
+            if shape.nodes or shape.writes or shape.source_bytes:
                 await self.connection.execute(LOCK)
                 _, status, reason = await self._standing(thread, ours)
                 if status not in LANDING:
                     return Outcome(thread.thread_id, status, reason)
+                for table in TABLES:
+                    await self.connection.execute(f"DELETE FROM {table} WHERE thread_id = $1", thread.thread_id)  # noqa: S608 - fixed names
             outcome = await self._write(thread, ours, status)
             async with self.target.engine.storage.view(thread.key) as view:
                 if not ours.is_still(await view.rows()):
@@ -216,12 +218,10 @@ class _Back:
         return shape, Status.CAUGHT_UP, ""
 
     async def _write(self, thread: ThreadRef, ours: _Ours, status: Status) -> Outcome:
-        """Writes a thread in place of what the tables have of it, and compares. Raises `SkipThread`."""
+        """Writes a thread of which the tables have nothing, and compares. Raises `SkipThread`."""
         codec, cipher, engine = self.target.codec, self.target.cipher, self.target.engine
         visible = frozenset(row.key for row in ours.rows.checkpoints if not row.hidden)
         rows = StockRows(codec, cipher, thread.thread_id, visible)
-        for table in TABLES:
-            await self.connection.execute(f"DELETE FROM {table} WHERE thread_id = $1", thread.thread_id)  # noqa: S608 - fixed names
         query = ListQuery(thread.key, limit=PAGE)
         async for loaded in engine.reader.listing(query, None, cipher, None):
             rows.add(loaded)

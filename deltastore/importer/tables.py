@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.resources import files
 from typing import Any, cast
 
@@ -322,6 +323,7 @@ def _where(key: tuple[str, str]) -> str:
     return f"namespace {key[0]!r}, checkpoint {key[1]!r}"
 
 
+@cache
 def _statements(prefix: str, task_path: str) -> dict[str, str]:
     text = files("deltastore.importer").joinpath("tables.sql").read_text(encoding="utf-8")
     _, *named = _NAME.split(text)

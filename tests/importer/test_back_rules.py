@@ -15,7 +15,7 @@ from deltastore.connect import DeltaSaver
 from deltastore.errors import InvalidConfigError
 from deltastore.importer import Options, Report, Status
 from deltastore.importer.source import SkipThread
-from deltastore.importer.stock import move_back
+from deltastore.importer.stock import _Back, move_back
 from deltastore.importer.stock_rows import StockRows
 from deltastore.importer.verify import Verifier
 from tests.importer.sources import delta, stock
@@ -170,6 +170,26 @@ async def test_a_copy_that_is_not_proved_is_rolled_back(
             assert "lock timeout" in report.unsettled[0].reason
         monkeypatch.undo()
         assert (await back(database_dsn, AGAIN)).unsettled == []
+
+
+async def test_what_comes_between_the_look_and_the_writing_stays(
+    database_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with delta(database_dsn) as new, stock(database_dsn) as old:
+        await old.setup()
+        await thread(new)
+        theirs: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        write = _Back._write
+
+        async def late(*given: Any) -> Any:
+            await old.aput(theirs, checkpoint(9, {"log": [9]}), {"source": "loop", "step": 1}, {"log": "9"})
+            return await write(*given)
+
+        monkeypatch.setattr(_Back, "_write", late)
+        report = await back(database_dsn, AGAIN)
+        assert report.counts == {Status.FAILED: 1}
+        assert "have 1 others" in report.unsettled[0].reason
+        assert len((await rows(database_dsn))[0]) == 1
 
 
 async def test_metadata_with_nul_and_with_what_looks_like_it(database_dsn: str) -> None:

@@ -104,6 +104,23 @@ async def test_a_comparison_that_fails_leaves_no_copy(
         assert (await migrate(dsn, dsn, AGAIN)).counts == {Status.IMPORTED: 1}
 
 
+async def test_a_copy_that_cannot_be_read_is_named(empty_database_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dsn, verify = empty_database_dsn, Verifier.verify
+
+    async def damage(*given: Any, **more: Any) -> None:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("UPDATE deltastore.delta_segments SET payload = 'x'")
+        await verify(*given, **more)
+
+    async with stock(dsn) as old:
+        await old.setup()
+        await Tree(old, "t", 1).grow(4)
+        monkeypatch.setattr(Verifier, "verify", damage)
+        report = await migrate(dsn, dsn, AGAIN)
+    assert report.counts == {Status.FAILED: 1}
+    assert "delete it in the target" in report.unsettled[0].reason
+
+
 def test_keys_of_many_kinds_are_compared() -> None:
     verifier = Verifier(None, None, None)  # type: ignore[arg-type]
     left = {1: "one", "a": {2: 3, None: 4}, 1.5: 5}
