@@ -8,6 +8,7 @@ import asyncpg
 import psycopg
 import pytest
 from click.testing import CliRunner
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deltastore.cli.migrate import migrate as command
@@ -268,3 +269,18 @@ def test_options_of_the_command_that_say_nothing_are_refused(option: str) -> Non
     result = CliRunner().invoke(command, arguments)
     assert isinstance(result.exception, InvalidConfigError)
     assert f"{option} says nothing" in str(result.exception)
+
+
+async def test_encrypted_threads_in_a_schema_of_their_own(database_dsn: str) -> None:
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0123456789abcdef")
+    with psycopg.connect(database_dsn, autocommit=True) as connection:
+        connection.execute('CREATE SCHEMA "Old tables"')
+    async with DeltaSaver.from_conn_string(database_dsn, serde=serde) as new:
+        config = await thread(new, steps=4)
+        await new.aput_writes(config, [("__resume__", {"a": 1})], "task")
+        place: dict[str, Any] = {"target_schema": "Old tables", "serde": serde}
+        assert (await back(database_dsn, **place)).counts == {Status.IMPORTED: 1}
+        assert (await back(database_dsn, AGAIN, **place)).counts == {Status.PRESENT: 1}
+        await new.aput_writes(config, [("__resume__", {"b": 1})], "task")
+        assert (await back(database_dsn, dry_run=True, **place)).counts == {Status.DIVERGED: 1}
+        assert (await back(database_dsn, AGAIN, **place)).counts == {Status.CAUGHT_UP: 1}
