@@ -10,7 +10,7 @@ WITH RECURSIVE walk AS (
     UNION ALL
     SELECT following.thread_key, walk.position + 1
     FROM walk CROSS JOIN LATERAL (
-        SELECT min(thread_key) AS thread_key FROM (
+        SELECT candidate.thread_key FROM (
             (SELECT thread_key FROM {schema}.delta_threads WHERE thread_key > walk.thread_key
                 ORDER BY thread_key LIMIT 1)
             UNION ALL
@@ -22,9 +22,10 @@ WITH RECURSIVE walk AS (
             UNION ALL
             (SELECT thread_key FROM {schema}.delta_metadata WHERE thread_key > walk.thread_key
                 ORDER BY thread_key LIMIT 1)
-        ) AS first_of_each
+        ) AS candidate
+        ORDER BY candidate.thread_key LIMIT 1
     ) AS following
-    WHERE following.thread_key IS NOT NULL AND walk.position < $2::integer
+    WHERE walk.position < $2::integer
 )
 SELECT thread_key FROM walk WHERE position > 0 ORDER BY position;
 
