@@ -218,8 +218,11 @@ def tuple_of(codec: Codec, loaded: Loaded, templates: Templates | None = None) -
 def remember_loaded(memo: Memo, loaded: Loaded, values: Mapping[str, Any]) -> None:
     """Takes note of the elements that were just handed out, so that the next save need not encode them again.
 
-    Only elements are remembered, never the containers, and only until they change: see `core/remembered.py`.
+    Only elements are remembered, never the containers, and only until they change: see `core/remembered.py`. A first
+    load keeps no templates, so there is nothing to look for.
     """
+    if not memo.values.size_bytes:
+        return
     for channel, value in loaded.state.values.items():
         handed = values[channel]
         if value.kind in (ValueKind.LIST, ValueKind.DICT):
