@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,10 +134,10 @@ class Cell:
         final = next(state for turn, state in enumerate(states, start=1) if turn == turns)
         return deep_size_bytes(final)
 
-    async def load(self, turn: int | None, times: int) -> Load:
-        """Cold loads of the end of a turn by its id, or of the head."""
-        checkpoint_id = None if turn is None else self._head_ids[turn]
-        return await loads.cold_load(self._stage, THREAD_ID, checkpoint_id, times=times)
+    async def load(self, turns: Mapping[str, int | None], times: int) -> dict[str, Load]:
+        """Cold loads of the ends of turns by their ids, or of the head (None), by name."""
+        ids = {name: None if turn is None else self._head_ids[turn] for name, turn in turns.items()}
+        return await loads.cold_loads(self._stage, THREAD_ID, ids, times=times)
 
     async def history(self, checkpoints: int) -> float:
         """Time to read the last checkpoints of the thread."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import random
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
@@ -19,29 +22,64 @@ TRAFFIC_TURNS_BEFORE = 3
 Encoded = tuple[str, bytes]
 
 
-async def cold_load(stage: Stage, thread_id: str, checkpoint_id: str | None, *, times: int) -> Load:
-    """Loads a checkpoint (None: the head) by a new saver each time, and after each load decodes the values alone."""
-    connects_ms, samples_ms, decodes_ms = [], [], []
-    encoded: Encoded | None = None
-    for _ in range(times):
+class _Loading:
+    """Loads of one checkpoint, one at a time."""
+
+    def __init__(self, stage: Stage, thread_id: str, checkpoint_id: str | None) -> None:
+        self._stage = stage
+        self._place = (thread_id, checkpoint_id)
+        self._connects_ms: list[float] = []
+        self._samples_ms: list[float] = []
+        self._decodes_ms: list[float] = []
+        self._encoded: Encoded | None = None
+        self._updates: int | None = None
+
+    async def once(self) -> None:
+        """Loads it by a new saver, and then decodes the values alone."""
         gc.collect()
         started = time.perf_counter()
-        async with stage.opened() as graph:
+        async with self._stage.opened() as graph:
             connected = time.perf_counter()
-            state = await graph.aget_state(thread_config(thread_id, checkpoint_id))
+            state = await graph.aget_state(thread_config(*self._place))
             loaded = time.perf_counter()
-        connects_ms.append((connected - started) * 1000)
-        samples_ms.append((loaded - connected) * 1000)
-        encoded = encoded or JsonPlusSerializer().dumps_typed(state.values)
+        self._connects_ms.append((connected - started) * 1000)
+        self._samples_ms.append((loaded - connected) * 1000)
+        self._encoded = self._encoded or JsonPlusSerializer().dumps_typed(state.values)
+        self._updates = _updates_since_snapshot(state.metadata) if self._stage.kind == "delta" else None
         del state
-        decodes_ms.append(decode_ms(encoded))
-    return Load(
-        connect_ms=round(median(connects_ms), 3),
-        state_ms=round(median(samples_ms), 3),
-        decode_ms=round(median(decodes_ms), 3),
-        samples_ms=[round(sample, 3) for sample in samples_ms],
-        traffic=await load_traffic(stage, thread_id, checkpoint_id) if stage.target.needs_server else None,
-    )
+        self._decodes_ms.append(decode_ms(self._encoded))
+
+    async def load(self) -> Load:
+        """The medians, and what one more load sends over the wire."""
+        needs_server = self._stage.target.needs_server
+        return Load(
+            connect_ms=round(median(self._connects_ms), 3),
+            state_ms=round(median(self._samples_ms), 3),
+            decode_ms=round(median(self._decodes_ms), 3),
+            samples_ms=[round(sample, 3) for sample in self._samples_ms],
+            traffic=await load_traffic(self._stage, *self._place) if needs_server else None,
+            updates_since_snapshot=self._updates,
+        )
+
+
+def _updates_since_snapshot(metadata: Mapping[str, Any] | None) -> int:
+    counters = (metadata or {}).get("counters_since_delta_snapshot") or {}
+    return max((updates for updates, _steps in counters.values()), default=0)
+
+
+async def cold_loads(
+    stage: Stage, thread_id: str, checkpoint_ids: Mapping[str, str | None], *, times: int
+) -> dict[str, Load]:
+    """Loads checkpoints (None: the head), each so many times; the result has the same names.
+
+    They take turns, in an order drawn for each round, so that whatever the machine does meanwhile happens to all alike.
+    """
+    order = random.Random(stage.workload.seed)
+    loadings = {name: _Loading(stage, thread_id, checkpoint_id) for name, checkpoint_id in checkpoint_ids.items()}
+    for _ in range(times):
+        for loading in order.sample(list(loadings.values()), len(loadings)):
+            await loading.once()
+    return {name: await loading.load() for name, loading in loadings.items()}
 
 
 def decode_ms(encoded: Encoded) -> float:

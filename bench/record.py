@@ -68,6 +68,7 @@ class Load:
         decode_ms: Decoding the same values from one piece with the serializer alone, in the same process.
         samples_ms: All samples of `state_ms`.
         traffic: What went over the wire for it; None without a server.
+        updates_since_snapshot: Of the DeltaChannel that had most of them; None without DeltaChannels.
     """
 
     connect_ms: float
@@ -75,6 +76,7 @@ class Load:
     decode_ms: float
     samples_ms: list[float]
     traffic: Traffic | None = None
+    updates_since_snapshot: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ class Figures:
     Args:
         server_cpu_s: None if there is no server or it is on another machine.
         latencies: By operation: put, put_writes, get_tuple, delta_history and turn.
-        loads: `head`, `middle` (the checkpoint half way) and `middle as head` (the same, when it was the head).
+        loads: `head`, `between snapshots` (half a snapshot frequency before it), `middle` (the checkpoint half way) and
+            `middle as head` (the same, when it was the head).
         turn_traffic: One turn of a short conversation over the wire.
         history_s: Reading `history_checkpoints` states by `aget_state_history`.
     """

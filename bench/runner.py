@@ -1,9 +1,11 @@
 """Runs workloads on targets. It knows neither: cells do the work, and this decides who works when.
 
-All targets play a few turns in rotation (a chunk), so that a machine that gets slower or faster meanwhile does so for
-all of them, and only one of them works at any moment. Every target has a process and a database of its own. One repeat:
+All targets play a few turns each (a chunk), so that a machine that gets slower or faster meanwhile does so for all of
+them, and only one of them works at any moment. The order is drawn anew for each chunk and each later phase, from the
+seed, so that none of them always follows the same one. Every target has a process and a database of its own. One
+repeat:
 
-    open all - chunks of turns in rotation (half way: loads of the head) - verify - loads, history, traffic - sweep
+    open all - chunks of turns (half way: loads of the head) - verify - loads - history - traffic - sweep
 
 The first Ctrl-C cuts all targets at the same turn; what was played is verified and reported. The second one drops the
 workload.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,7 +31,7 @@ from bench.interrupt import Interrupt
 from bench.limits import measure_limits
 from bench.options import CONVERSATIONS_MIN, RunOptions
 from bench.record import Record, WorkloadResult
-from bench.running import HEAD, MIDDLE, MIDDLE_AS_HEAD, RunningCell, cell_result
+from bench.running import MIDDLE_AS_HEAD, RunningCell, cell_result, loaded_turns
 from bench.server import EMBEDDED, Server, open_server
 from bench.targets import TargetSpec
 from bench.targets.base import Place
@@ -119,14 +122,15 @@ class _WorkloadRun:
         self._progress = progress
         self._interrupt = interrupt
         self._turns = options.turns
+        self._order = random.Random(f"{options.seed}/{workload}")
         self._databases = 0
 
     def run(self) -> WorkloadResult:
         """Plays, verifies and measures."""
         keys = [(spec, kind) for spec in self._options.targets for kind in self._options.graphs]
-        repeats = [self._repeat(0, keys)]
-        for number in range(1, self._options.repeats):
-            repeat = self._repeat(number, keys)
+        repeats = [self._repeat(keys)]
+        for _ in range(1, self._options.repeats):
+            repeat = self._repeat(keys)
             if self._interrupt.requested:  # not all of it was played: what counts are the repeats before
                 self._turns = self._options.turns
                 break
@@ -135,7 +139,7 @@ class _WorkloadRun:
         with ExitStack() as stack:
             limits = measure_limits(workload, self._turns, self._limits_dsn(stack))
         cells = [cell_result(list(cell)) for cell in zip(*repeats, strict=True)]
-        checkpoints = max(sum(chunk.checkpoints for chunk in cell.chunks) for cell in repeats[0])
+        checkpoints = max(cell.checkpoints for cell in repeats[0])
         return WorkloadResult(self._workload, workload.summary, self._turns, checkpoints, limits, cells)
 
     def _limits_dsn(self, stack: ExitStack) -> str | None:
@@ -145,7 +149,7 @@ class _WorkloadRun:
         except TargetError:
             return None
 
-    def _repeat(self, number: int, keys: list[tuple[TargetSpec, GraphKind]]) -> list[RunningCell]:
+    def _repeat(self, keys: list[tuple[TargetSpec, GraphKind]]) -> list[RunningCell]:
         with ExitStack() as stack:
             cells: list[RunningCell] = []
             for spec, kind in keys:
@@ -155,7 +159,7 @@ class _WorkloadRun:
             for cell in cells:
                 self._progress.say(f"{self._workload}: opening {cell.name}")
                 cell.open()
-            self._play(cells, number)
+            self._play(cells)
             for cell in cells:
                 self._progress.say(f"{self._workload}: verifying {cell.name}")
                 cell.verify(sampled_turns(self._turns))
@@ -166,41 +170,49 @@ class _WorkloadRun:
                 cell.close()
             return cells
 
-    def _play(self, cells: list[RunningCell], number: int) -> None:
+    def _play(self, cells: list[RunningCell]) -> None:
         options, middle = self._options, self._options.turns // 2
         watched = sampled_turns(options.turns)
         tenth = options.turns // 10
         cuts = sorted(
             {*range(0, options.turns, options.chunk_turns), tenth, middle, options.turns - tenth, options.turns}
         )
-        for index, (first, end) in enumerate(itertools.pairwise(cuts)):
-            for cell in _rotated(cells, index + number):
+        for first, end in itertools.pairwise(cuts):
+            for cell in self._drawn(cells):
                 self._progress.say(f"{self._workload}: {cell.name}, turn {end} of {options.turns}")
                 cell.play(first, end - 1, watched)
                 if end == middle:
-                    cell.load(MIDDLE_AS_HEAD, None, options.load_times)
+                    cell.load({MIDDLE_AS_HEAD: None}, options.load_times)
                 self._progress.advance(end - first)
             if self._interrupt.requested:
                 self._turns = end
                 return
 
     def _measure(self, cells: list[RunningCell]) -> None:
-        for cell in cells:
+        options = self._options
+        for cell in self._drawn(cells):
             self._progress.say(f"{self._workload}: loads of {cell.name}")
-            cell.load(HEAD, None, self._options.load_times)
-            cell.load(MIDDLE, self._turns // 2 - 1, self._options.load_times)
-            cell.read_history(self._options.history_checkpoints)
+            cell.load(loaded_turns(self._turns, options.snapshot_frequency, cell.checkpoints), options.load_times)
+        for cell in self._drawn(cells):
+            self._progress.say(f"{self._workload}: history of {cell.name}")
+            cell.read_history(options.history_checkpoints)
+        for cell in self._drawn(cells):
+            self._progress.say(f"{self._workload}: one turn of {cell.name}")
             cell.count_turn()
 
     def _sweep(self, cells: list[RunningCell]) -> None:
-        for index, threads in enumerate(self._options.concurrency):
+        for threads in self._options.concurrency:
             turns = self._options.sweep_turns_of(threads)
-            for cell in _rotated(cells, index):
+            for cell in self._drawn(cells):
                 self._progress.say(f"{self._workload}: {threads} threads of work on {cell.name}")
                 cell.sweep(threads, turns)
                 self._progress.advance(max(threads, CONVERSATIONS_MIN) * turns)
                 if self._interrupt.requested:
                     return
+
+    def _drawn(self, cells: list[RunningCell]) -> list[RunningCell]:
+        """The cells in an order of their own each time."""
+        return self._order.sample(cells, len(cells))
 
     def _cell_spec(self, spec: TargetSpec, kind: GraphKind, stack: ExitStack) -> CellSpec:
         options = self._options
@@ -232,9 +244,3 @@ class _WorkloadRun:
         assert self._server is not None
         with suppress(TargetError):
             self._server.drop_database(database)
-
-
-def _rotated(cells: list[RunningCell], start: int) -> list[RunningCell]:
-    """The cells, beginning with another one each time."""
-    start %= len(cells)
-    return cells[start:] + cells[:start]

@@ -16,7 +16,7 @@ from bench.targets.base import TableBytes
 from bench.wire import Traffic
 from bench.worker import CellProcess
 
-HEAD, MIDDLE, MIDDLE_AS_HEAD = "head", "middle", "middle as head"
+HEAD, BETWEEN, MIDDLE, MIDDLE_AS_HEAD = "head", "between snapshots", "middle", "middle as head"
 
 
 @dataclass
@@ -45,6 +45,11 @@ class RunningCell:
         """Target and graph."""
         return f"{self.spec.target.name} {self.spec.kind}"
 
+    @property
+    def checkpoints(self) -> int:
+        """Saved so far."""
+        return sum(chunk.checkpoints for chunk in self.chunks)
+
     def open(self) -> None:
         """Makes the tables and opens the saver; the growth curve starts at what empty tables take."""
         self._ask("open")
@@ -71,14 +76,13 @@ class RunningCell:
         self._ask("verify", turns)
         self.state_bytes = self._ask("state_bytes", max(turns) + 1) or 0
 
-    def load(self, name: str, turn: int | None, times: int) -> None:
-        """Cold loads of the end of a turn (None: of the head)."""
-        if load := self._ask("load", turn, times):
-            self.loads[name] = load
+    def load(self, turns: Mapping[str, int | None], times: int) -> None:
+        """Cold loads of the ends of turns (None: of the head), by the names that the loads get in the record."""
+        self.loads |= self._ask("load", turns, times) or {}
 
     def read_history(self, checkpoints: int) -> None:
         """Reads the last checkpoints, as many as there are."""
-        count = min(checkpoints, sum(chunk.checkpoints for chunk in self.chunks))
+        count = min(checkpoints, self.checkpoints)
         if count and (elapsed_s := self._ask("history", count)):
             self.history = (count, round(elapsed_s, 4))
 
@@ -156,6 +160,21 @@ class RunningCell:
 
 def _latencies(samples_ms: Mapping[str, list[float]]) -> dict[str, Latency]:
     return {name: summary for name, values in samples_ms.items() if (summary := latency(values))}
+
+
+def loaded_turns(turns: int, snapshot_frequency: int, checkpoints: int) -> dict[str, int | None]:
+    """What is loaded after a run, each by the turn that it is the end of; None for the head.
+
+    With DeltaChannels the head of a run of a round length is a snapshot, the cheapest checkpoint there is to load; the
+    one half a frequency of updates before it is an ordinary one. Each checkpoint of a turn but the first is an update.
+
+    Args:
+        snapshot_frequency: Of the DeltaChannels, in updates.
+        checkpoints: Saved in all turns.
+    """
+    updates_per_turn = max(1, checkpoints // turns - 1)
+    before = turns - 1 - max(1, round(snapshot_frequency / 2 / updates_per_turn))
+    return {HEAD: None, **({BETWEEN: before} if before >= 0 else {}), MIDDLE: turns // 2 - 1}
 
 
 def cell_result(repeats: list[RunningCell]) -> CellResult:

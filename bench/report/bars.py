@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from bench.record import CellResult, Figures, GrowthPoint, Record, WorkloadResult
+from bench.record import CellResult, Figures, GrowthPoint, Load, Record, WorkloadResult
 
 OURS, STOCK, FLOOR = "deltastore", "postgres", "memory"
 WORKLOAD = "agent"
@@ -80,12 +80,16 @@ def _stored_over_limit(workload: WorkloadResult, figures: Figures) -> float | No
 
 def _load_over_decode(_workload: WorkloadResult, figures: Figures) -> float | None:
     load = figures.loads.get("head")
-    return load.state_ms / load.decode_ms if load else None
+    return _over_decode(load) if load else None
 
 
 def _middle_over_head(_workload: WorkloadResult, figures: Figures) -> float | None:
     middle, head = figures.loads.get("middle"), figures.loads.get("middle as head")
-    return middle.state_ms / head.state_ms if middle and head else None
+    return _over_decode(middle) / _over_decode(head) if middle and head else None
+
+
+def _over_decode(load: Load) -> float:
+    return load.state_ms / load.decode_ms
 
 
 def _throughput(_workload: WorkloadResult, figures: Figures) -> float | None:

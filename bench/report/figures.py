@@ -78,6 +78,7 @@ def groups(workload: WorkloadResult) -> Iterator[Group]:
             Metric("put p50", "ms", partial(_latency_figure, "put", "p50_ms")),
             Metric("put p99", "ms", partial(_latency_figure, "put", "p99_ms")),
             Metric("load of the head", "ms", partial(_load_figure, "head", "state_ms")),
+            Metric("between snapshots", "ms", partial(_load_figure, "between snapshots", "state_ms")),
             Metric("history", "s", lambda figures: figures.history_s),
             *(
                 Metric(
@@ -146,8 +147,11 @@ def _latency_figure(operation: str, field: str, figures: Figures) -> float | Non
 
 
 def _load_metrics() -> Iterator[Metric]:
-    for name in ("head", "middle", "middle as head"):
+    for name in ("head", "between snapshots", "middle", "middle as head"):
         yield Metric(name, "ms", partial(_load_figure, name, "state_ms"))
+    for name in ("head", "between snapshots"):
+        updates = partial(_load_figure, name, "updates_since_snapshot")
+        yield Metric(f"{name}: updates since a snapshot", "count", updates, more_is_better=None)
     yield Metric("decoding alone", "ms", partial(_load_figure, "head", "decode_ms"))
     yield Metric("connect", "ms", partial(_load_figure, "head", "connect_ms"), depends_on=())
     for field in ("statements", "round_trips", "rows"):

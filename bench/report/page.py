@@ -188,8 +188,9 @@ def _bar(row: BarRow) -> str:
 def _environment(records: Sequence[Record]) -> Iterator[str]:
     yield "<h2>How it was measured</h2>"
     yield (
-        '<p class="note">Targets play the same seeded turns in rotation, each in a process and a database of its own '
-        "on the same server. Medians over the repeats, with lowest and highest.</p>"
+        '<p class="note">Targets play the same seeded turns by turns, each in a process and a database of its own '
+        "on the same server, in an order drawn anew for every few turns. Medians over the repeats, with lowest and "
+        "highest.</p>"
     )
     for record in records:
         facts = {

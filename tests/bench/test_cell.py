@@ -49,10 +49,13 @@ async def test_every_target_is_measured_and_verified(target: str, kind: GraphKin
     assert all(len(chunk.samples_ms["turn"]) == 6 for chunk in chunks)
     await cell.verify(sampled_turns(TURNS))
     assert sum(table.total_bytes for table in await cell.stored()) > 10_000
-    head, middle = await cell.load(None, 2), await cell.load(5, 2)
+    loads = await cell.load({"head": None, "on a snapshot": 4, "middle": 5}, 2)
+    head, middle = loads["head"], loads["middle"]
     assert len(head.samples_ms) == 2
     assert head.decode_ms > middle.decode_ms > 0
     assert (head.traffic is not None) == has_server
+    updates = [load.updates_since_snapshot for load in loads.values()]  # four a turn, a snapshot each ten
+    assert updates == ([8, 0, 4] if kind == "delta" else [None] * 3)
     assert await cell.history(30) > 0
     if has_server:
         assert head.traffic.statements >= 1
