@@ -168,7 +168,11 @@ class WorkloadResult:
 
 @dataclass(frozen=True)
 class Record:
-    """A run."""
+    """A run.
+
+    Args:
+        digests: SHA-256 of the `text` and the `trace` that were played; empty in records from before there were any.
+    """
 
     started_at: str
     seconds: float
@@ -179,6 +183,7 @@ class Record:
     server: dict[str, str]
     commit: str
     workloads: list[WorkloadResult]
+    digests: dict[str, str] = field(default_factory=dict)
     format: int = FORMAT
 
     @property

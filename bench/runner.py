@@ -36,7 +36,7 @@ from bench.server import EMBEDDED, Server, open_server
 from bench.targets import TargetSpec
 from bench.targets.base import Place
 from bench.verify import sampled_turns
-from bench.workloads import make_workload
+from bench.workloads import digests, make_workload
 from bench.workloads.base import GraphKind
 
 DATABASE_NAME = "deltastore_bench_{process}_{number}"
@@ -68,6 +68,7 @@ def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None])
     interrupt, results = Interrupt(progress.note), list[WorkloadResult]()
     for name in options.workloads:
         make_workload(name, seed=options.seed, trace=options.trace)
+    played = digests(options.workloads, options.trace)
 
     def record(settings: dict[str, str]) -> Record:
         return Record(
@@ -80,6 +81,7 @@ def run(options: RunOptions, progress: Progress, keep: Callable[[Record], None])
             server=settings,
             commit=machine.commit(),
             workloads=results,
+            digests=played,
         )
 
     with ExitStack() as stack:

@@ -8,6 +8,7 @@ The library's own tests are left out because some distributions do not ship them
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
 import sysconfig
 from dataclasses import dataclass
@@ -40,6 +41,11 @@ class Corpus:
     def prose_piece(self, index: int, characters: int) -> str:
         """About `characters` of docstring text, from the start of a line."""
         return _piece(self.prose, index, characters)
+
+    def digest(self) -> str:
+        """SHA-256 of all of it, in hexadecimal: what two runs have to share to have played the same text."""
+        text = "\0".join((self.code, self.prose, *self.modules))
+        return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
 
     def module(self, index: int) -> str:
         """The path of some module of the library."""

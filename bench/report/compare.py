@@ -16,6 +16,7 @@ from bench.report.figures import DASH, Metric, Spread, groups, spread_text
 from bench.report.markdown import table
 
 NOTABLE = 0.10
+DIGEST_CHARACTERS = 12
 _OPTIONS = (
     "seed",
     "snapshot_frequency",
@@ -51,6 +52,10 @@ def _differences(old: Record, new: Record) -> Iterator[str]:
     for name, record in (("before", old), ("now", new)):
         if record.interrupted:
             yield f"**Interrupted**: the record {name} has only what was played and measured until then."
+    for what in sorted({*old.digests, *new.digests}):
+        if old.digests.get(what) != new.digests.get(what):
+            before, now = (record.digests.get(what, "unknown")[:DIGEST_CHARACTERS] for record in (old, new))
+            yield f"**Other {what}**: sha256 {before} before, {now} now; bytes and times are of different data."
     options = [key for key in _OPTIONS if old.options.get(key) != new.options.get(key)]
     if options:
         yield f"**Other options**: {'; '.join(_both(key, old.options, new.options) for key in options)}."

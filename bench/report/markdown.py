@@ -44,6 +44,8 @@ def _header(record: Record) -> Iterator[str]:
     yield f"- {', '.join(f'{name} {value}' for name, value in record.machine.items())}"
     yield f"- {', '.join(f'{name} {value}' for name, value in versions.items())}"
     yield f"- {', '.join(f'{name} {_option(value)}' for name, value in record.options.items())}"
+    if record.digests:
+        yield f"- {', '.join(f'{name} sha256 {digest}' for name, digest in record.digests.items())}"
     yield ""
 
 

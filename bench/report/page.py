@@ -201,6 +201,7 @@ def _environment(records: Sequence[Record]) -> Iterator[str]:
             "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
             "server": ", ".join(f"{name} {value}" for name, value in record.server.items()) or DASH,
             "options": ", ".join(f"{name}={value}" for name, value in record.options.items()),
+            "SHA-256": ", ".join(f"{name} {digest}" for name, digest in record.digests.items()) or DASH,
         }
         items = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
         yield _card(f"<dl>{items}</dl>", kind="card wide")

@@ -122,6 +122,7 @@ def test_a_run_writes_a_record_and_reports_and_can_be_compared(tmp_path: Path, c
     assert [cell.status for cell in workload.cells] == ["verified"] * 2
     assert [len(cell.figures) for cell in workload.cells] == [2] * 2
     assert workload.checkpoints == 30
+    assert list(record.digests) == ["text"]
     assert workload.limits.zstd3_bytes < workload.limits.state_bytes
     assert (tmp_path / "record.md").read_text() == shown.removesuffix("\n")
     assert "<svg" in (tmp_path / "record.html").read_text()

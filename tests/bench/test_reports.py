@@ -297,6 +297,21 @@ def test_other_options_are_named_and_figures_of_theirs_not_marked(record: Record
     assert said in compare_markdown(record, other)
 
 
+def test_a_report_shows_what_was_played_and_a_comparison_warns_of_other_text(record: Record):
+    played = dataclasses.replace(record, digests={"text": "a" * 64, "trace": "b" * 64})
+    assert f"- text sha256 {'a' * 64}, trace sha256 {'b' * 64}\n" in markdown([played])
+    assert f"text {'a' * 64}, trace {'b' * 64}" in page([played])
+    assert "**Other t" not in compare_markdown(played, played)
+    assert "**Other t" not in compare_markdown(record, record)
+    other = dataclasses.replace(record, digests={"text": "c" * 64, "trace": "b" * 64})
+    said = compare_markdown(played, other)
+    assert (
+        "**Other text**: sha256 aaaaaaaaaaaa before, cccccccccccc now; bytes and times are of different data." in said
+    )
+    assert "**Other trace**" not in said
+    assert "**Other text**: sha256 unknown before, aaaaaaaaaaaa now;" in compare_markdown(record, played)
+
+
 def test_an_interrupted_record_is_named_in_a_comparison(record: Record):
     cut = dataclasses.replace(record, interrupted=True)
     assert "Interrupted" not in compare_markdown(record, record)

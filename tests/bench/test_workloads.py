@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import itertools
 import json
 from pathlib import Path
@@ -13,7 +15,7 @@ from bench.targets.base import Place
 from bench.targets.local import MemoryTarget
 from bench.text import standard_library
 from bench.verify import state_difference
-from bench.workloads import NAMES, make_workload
+from bench.workloads import NAMES, digests, make_workload
 from bench.workloads.base import GraphKind, Workload
 from bench.workloads.conversations import fold_messages
 from tests.bench.test_trace import TALK
@@ -86,6 +88,14 @@ def test_text_does_not_repeat_within_the_library():
     assert len(set(pieces)) == 1_000
     assert all(2_000 < len(piece) <= 5_500 for piece in pieces)
     assert corpus.code_piece(10_000_000, 5_500)
+
+
+def test_digests_say_what_is_played(trace: Path):
+    text = digests(["agent", "wide"], None)
+    assert text == {"text": standard_library().digest()}
+    assert digests(["replay"], trace) == {"trace": hashlib.sha256(trace.read_bytes()).hexdigest()}
+    assert digests(["agent", "replay"], trace).keys() == {"text", "trace"}
+    assert dataclasses.replace(standard_library(), prose="other").digest() != standard_library().digest()
 
 
 def test_the_folds_agree_with_langgraph():
