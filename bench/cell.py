@@ -126,7 +126,14 @@ class Cell:
     async def verify(self, turns: Collection[int]) -> None:
         """Proves that the ends of these turns, the watched checkpoints and the head are as they should be."""
         head_ids = {turn: self._head_ids[turn] for turn in turns}
-        await verify_thread(self._stage, self._conversation, THREAD_ID, head_ids=head_ids, evidence=self._evidence)
+        await verify_thread(
+            self._stage,
+            self._conversation,
+            THREAD_ID,
+            head_ids=head_ids,
+            saved_ids=self._recorder.saved_ids[THREAD_ID],
+            evidence=self._evidence,
+        )
 
     async def state_bytes(self, turns: int) -> int:
         """The final state as objects in memory."""

@@ -18,6 +18,8 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
+from bench.saved import Saved, saved
+
 OPERATIONS = {
     "aput": "put",
     "aput_writes": "put_writes",
@@ -31,6 +33,7 @@ class Evidence:
     """What a saver was given for one checkpoint, and so has to give back.
 
     Args:
+        put: How it was put, beside its values; None if only its writes were.
         channels: Values of the channels; digests of them after `seal`.
         writes: (task id, channel, value) of the pending writes; digests after `seal`.
         saved_as: Its place, from 1, among the checkpoints put while watched; 0 if only its writes were.
@@ -38,6 +41,7 @@ class Evidence:
     """
 
     checkpoint_id: str
+    put: Saved | None = None
     channels: dict[str, Any] = field(default_factory=dict)
     writes: list[tuple[str, str, Any]] = field(default_factory=list)
     saved_as: int = 0
@@ -56,11 +60,11 @@ def digest(value: Any) -> str:
 
 
 class Recorder:
-    """What happened on one saver: latencies by operation, the last checkpoint of each thread, evidence on demand."""
+    """What happened on one saver: latencies by operation, checkpoints of each thread in order, evidence on demand."""
 
     def __init__(self) -> None:
         self.latencies_ms: dict[str, list[float]] = defaultdict(list)
-        self.head_ids: dict[str, str] = {}
+        self.saved_ids: dict[str, list[str]] = defaultdict(list)
         self._watched: dict[str, Evidence] | None = None
 
     @contextmanager
@@ -81,13 +85,18 @@ class Recorder:
         taken, self.latencies_ms = self.latencies_ms, defaultdict(list)
         return dict(taken)
 
-    def note_put(self, config: Any, checkpoint: Any) -> None:
+    def head_id(self, thread_id: str) -> str:
+        """The id of the checkpoint saved last on a thread."""
+        return self.saved_ids[thread_id][-1]
+
+    def note_put(self, config: Any, checkpoint: Any, metadata: Any) -> None:
         """Called with the arguments of each put."""
         if config["configurable"].get("checkpoint_ns"):
             return
-        self.head_ids[config["configurable"]["thread_id"]] = checkpoint["id"]
+        self.saved_ids[config["configurable"]["thread_id"]].append(checkpoint["id"])
         if self._watched is not None:
             evidence = self._watched.setdefault(checkpoint["id"], Evidence(checkpoint["id"]))
+            evidence.put = saved(config, checkpoint, metadata)
             evidence.channels = {name: _shallow(value) for name, value in checkpoint["channel_values"].items()}
             evidence.saved_as = sum(other.saved_as > 0 for other in self._watched.values()) + 1
 
@@ -115,7 +124,7 @@ def _timed(method: Callable[..., Any], operation: str, recorder: Recorder) -> Ca
     @functools.wraps(method)
     async def call(*args: Any, **kwargs: Any) -> Any:
         if operation == "put":
-            recorder.note_put(args[1], args[2])
+            recorder.note_put(args[1], args[2], args[3])
         elif operation == "put_writes":
             recorder.note_writes(args[1], args[2], args[3])
         started = time.perf_counter()

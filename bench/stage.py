@@ -73,4 +73,4 @@ class ThreadPlayer:
 
     def head_id(self) -> str:
         """The id of the checkpoint saved last on this thread."""
-        return self._recorder.head_ids[self._thread_id]
+        return self._recorder.head_id(self._thread_id)

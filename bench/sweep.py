@@ -43,8 +43,9 @@ async def sweep(stage: Stage, threads: int, *, turns: int, first_number: int) ->
         elapsed_s = time.perf_counter() - started
     for conversation in conversations[:: max(1, count // VERIFIED_CONVERSATIONS)]:
         thread_id = _thread_id(conversation)
-        head_ids = {turns - 1: recorder.head_ids[thread_id]}
-        await verify_thread(stage, conversation, thread_id, head_ids=head_ids, evidence=())
+        saved_ids = recorder.saved_ids[thread_id]
+        head_ids = {turns - 1: saved_ids[-1]}
+        await verify_thread(stage, conversation, thread_id, head_ids=head_ids, saved_ids=saved_ids, evidence=())
     played = latency(samples_ms)
     assert played is not None
     return SweepPoint(threads, played.count, round(played.count / elapsed_s, 2), played)

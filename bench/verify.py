@@ -1,17 +1,20 @@
 """Proof that a target still has what it was given: read by a new saver and compared with what has to be there.
 
-Two independent sources say what that is: states folded from the scripts (ends of sampled turns, and the head), and
-digests of what the saver was handed for every checkpoint of the sampled turns (channel values and pending writes).
+Two independent sources say what that is: states folded from the scripts (ends of sampled turns, and the head), and what
+the saver was handed: digests of channel values and pending writes, parent, metadata and versions of every checkpoint of
+the sampled turns, and the ids of all checkpoints in their order, against which parts of the history are listed.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.errors import NotVerifiedError
+from bench.history import History
 from bench.recorder import Evidence, digest
+from bench.saved import check_saved
 from bench.stage import Graph, Stage, thread_config
 from bench.workloads.base import Conversation
 
@@ -30,12 +33,14 @@ async def verify_thread(
     thread_id: str,
     *,
     head_ids: Mapping[int, str],
-    evidence: Iterable[Evidence],
+    saved_ids: Sequence[str],
+    evidence: Sequence[Evidence],
 ) -> None:
     """Compares a thread with what has to be there.
 
     Args:
         head_ids: The checkpoint at the end of each turn to look at, the last turn played among them.
+        saved_ids: All checkpoints of the thread, in the order in which they were saved.
         evidence: What the saver was given for single checkpoints.
 
     Raises:
@@ -53,6 +58,8 @@ async def verify_thread(
                     raise NotVerifiedError(f"the head is checkpoint {found_id}, expected {head_ids[turn]}")
         for item in evidence:
             await _check_checkpoint(graph, thread_id, item)
+        known = {item.checkpoint_id: item.put for item in evidence if item.put}
+        await History(saved_ids, known, conversation.is_linear).check(graph, thread_id)
 
 
 async def _check_state(graph: Graph, config: Any, expected: Mapping[str, Any], *, where: str) -> str:
@@ -68,6 +75,8 @@ async def _check_checkpoint(graph: Graph, thread_id: str, evidence: Evidence) ->
     stored = await saver.aget_tuple(thread_config(thread_id, evidence.checkpoint_id))
     if stored is None:
         raise NotVerifiedError(f"{where} is missing")
+    if evidence.put:
+        check_saved(stored, evidence.put)
     channels = {name: digest(value) for name, value in stored.checkpoint["channel_values"].items()}
     for name, expected in evidence.channels.items():
         if channels.get(name) != expected:  # others may be there: values put earlier for versions that still hold

@@ -86,6 +86,8 @@ class ForkConversation(AgentConversation):
     from then on.
     """
 
+    is_linear = False
+
     def __init__(self, cues: Cues, seed: int, number: int) -> None:
         super().__init__(cues, seed, number)
         self._head_ids: dict[int, str] = {}

@@ -82,6 +82,7 @@ class Conversation(ABC):
     """The script of one thread. All of it follows from the workload's seed and the conversation's number."""
 
     folds: ClassVar[Mapping[str, Fold]] = {}
+    is_linear: ClassVar[bool] = True  # each checkpoint is the parent of the next
 
     def __init__(self, cues: Cues, seed: int, number: int) -> None:
         self._cues = cues

@@ -19,6 +19,14 @@ from bench.workloads.base import GraphKind
 TURNS = 12
 LOST = [("drops_writes", "delta"), ("drops_writes", "plain"), ("drops_checkpoints", "plain")]
 
+MISTOLD = [
+    ("swaps_metadata", r"checkpoint .*: metadata s.* is .*, expected"),
+    ("swaps_parents", r"checkpoint .*: parent is .*, expected"),
+    ("loses_versions", r"checkpoint .*: versions_seen is \{\}, expected"),
+    ("lists_less", r"history: \d+ checkpoints are listed up to .*, expected 50; number \d+ of them, newest first, is"),
+    ("lists_backwards", r"history: 50 checkpoints are listed up to .*; number 1 of them, newest first, is"),
+]
+
 
 @pytest.fixture
 def make_cell(server_dsn: str, tmp_path: Path) -> Iterator[Any]:
@@ -30,8 +38,8 @@ def make_cell(server_dsn: str, tmp_path: Path) -> Iterator[Any]:
         folder.mkdir()
         return Place(server.create_database(names[-1]), folder)
 
-    def make(target: str, kind: GraphKind) -> Cell:
-        return Cell(CellSpec("agent", 1, None, target_spec(target), kind, 10, "async", place(), place()))
+    def make(target: str, kind: GraphKind, *, workload: str = "agent", durability: str = "async") -> Cell:
+        return Cell(CellSpec(workload, 1, None, target_spec(target), kind, 10, durability, place(), place()))
 
     yield make
     for name in names:
@@ -67,12 +75,32 @@ async def test_every_target_is_measured_and_verified(target: str, kind: GraphKin
     await cell.close()
 
 
+@pytest.mark.parametrize("kind", ["plain", "delta"])
+@pytest.mark.parametrize(("workload", "durability"), [("fork", "async"), ("agent", "exit"), ("fork", "sync")])
+async def test_histories_of_all_forms_are_verified(workload: str, durability: str, kind: GraphKind, make_cell: Any):
+    cell = make_cell("memory", kind, workload=workload, durability=durability)
+    await cell.open()
+    await cell.play(0, 21, sampled_turns(22))
+    await cell.verify(sampled_turns(22))
+    await cell.close()
+
+
 @pytest.mark.parametrize(("double", "kind"), LOST)
 async def test_a_saver_that_loses_data_is_found_out(double: str, kind: GraphKind, make_cell: Any):
     cell = make_cell(f"lossy=tests.bench.doubles:{double}", kind)
     await cell.open()
     await cell.play(0, TURNS - 1, sampled_turns(TURNS))
     with pytest.raises(NotVerifiedError):
+        await cell.verify(sampled_turns(TURNS))
+    await cell.close()
+
+
+@pytest.mark.parametrize(("double", "said"), MISTOLD)
+async def test_a_saver_that_tells_wrong_things_about_checkpoints_is_found_out(double: str, said: str, make_cell: Any):
+    cell = make_cell(f"lossy=tests.bench.doubles:{double}", "plain")
+    await cell.open()
+    await cell.play(0, TURNS - 1, sampled_turns(TURNS))
+    with pytest.raises(NotVerifiedError, match=said):
         await cell.verify(sampled_turns(TURNS))
     await cell.close()
 

@@ -43,7 +43,8 @@ async def test_latencies_and_heads_are_noted():
     assert len(latencies["get_tuple"]) == 1
     assert recorder.take_latencies() == {}
     state = await graph.aget_state(thread_config("t"))
-    assert recorder.head_ids == {"t": state.config["configurable"]["checkpoint_id"]}
+    assert recorder.head_id("t") == state.config["configurable"]["checkpoint_id"]
+    assert len(recorder.saved_ids["t"]) == 3
 
 
 async def test_copies_of_a_timed_saver_are_timed_too():
@@ -63,6 +64,9 @@ async def test_evidence_has_values_as_they_were_put_and_writes_in_time():
     assert [item.writes_known for item in evidence] == [True, True, False]
     assert [len(item.writes) for item in evidence] == [2, 1, 0]
     assert all("numbers" in item.channels for item in evidence)
+    puts = [item.put for item in evidence if item.put]
+    assert [put.metadata["source"] for put in puts] == ['"input"', '"loop"', '"loop"']
+    assert [put.parent_id for put in puts] == recorder.saved_ids["t"][2:5]
     with recorder.watch(really=False) as nothing:
         await graph.ainvoke({"numbers": [3]}, thread_config("t"))
     assert nothing == []
