@@ -14,6 +14,7 @@ from bench.workloads.base import ChannelSpec, Conversation, Cue, Cues, GraphKind
 from bench.workloads.conversations import AgentConversation, message_graph
 
 SUMMARISE_EVERY_TURNS = 40
+SUMMARY_CHARACTERS = 2_000
 KEPT_MESSAGES = 8
 FORK_EVERY_TURNS = 10
 FORK_BACK_TURNS = 5
@@ -60,7 +61,9 @@ class SummariseConversation(AgentConversation):
         first = max(0, turn + 1 - SUMMARISE_EVERY_TURNS - KEPT_MESSAGES // 4)
         recent = itertools.chain.from_iterable(self.turn_messages(number) for number in range(first, turn + 1))
         removed = [RemoveMessage(id=str(message.id)) for message in list(recent)[:-KEPT_MESSAGES]]
-        return {"messages": removed, "summary": standard_library().prose_piece(self.text_index(turn) + 7, 2_000)}
+        number = turn // SUMMARISE_EVERY_TURNS
+        page = standard_library().prose_aside.page(self.text_start, number, SUMMARY_CHARACTERS)
+        return {"messages": removed, "summary": page.take(SUMMARY_CHARACTERS)}
 
 
 class SummariseWorkload(AgentWorkload):

@@ -122,8 +122,13 @@ class Conversation(ABC):
         return random.Random(f"{self._seed}/{self.number}/{turn}")
 
     def text_index(self, turn: int) -> int:
-        """Where the text of a turn is taken from, different for all turns of all conversations."""
-        return self._seed + self.number * 100_003 + turn
+        """A number for what a turn picks, different for all turns of all conversations."""
+        return self.text_start + turn
+
+    @property
+    def text_start(self) -> int:
+        """Where the conversation starts in the text."""
+        return self._seed + self.number * 100_003
 
 
 class Workload(ABC):

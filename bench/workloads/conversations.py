@@ -88,14 +88,15 @@ class AgentConversation(Conversation):
 
     def turn_messages(self, turn: int) -> list[BaseMessage]:
         """Question, tool call, tool result and answer of a turn."""
-        rng, corpus, index = self.rng(turn), standard_library(), self.text_index(turn)
+        rng, corpus, start = self.rng(turn), standard_library(), self.text_start
         envelopes = Envelopes(rng)
-        human = envelopes.human(corpus.prose_piece(index, characters_about(rng, HUMAN_CHARACTERS)))
-        result = corpus.code_piece(index, characters_about(rng, TOOL_CHARACTERS))
-        answer = corpus.prose_piece(index + 50_021, characters_about(rng, ANSWER_CHARACTERS))
+        prose = corpus.prose.page(start, turn, HUMAN_CHARACTERS, ANSWER_CHARACTERS)
+        human = envelopes.human(prose.take(characters_about(rng, HUMAN_CHARACTERS)))
+        result = corpus.code.page(start, turn, TOOL_CHARACTERS).take(characters_about(rng, TOOL_CHARACTERS))
+        answer = prose.take(characters_about(rng, ANSWER_CHARACTERS))
         first_line = rng.randrange(1, 900)
         arguments = {
-            "path": corpus.module(index),
+            "path": corpus.module(self.text_index(turn)),
             "start_line": first_line,
             "end_line": first_line + result.count("\n"),
         }

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from langgraph.graph import StateGraph
 
 from bench.messages import Envelopes, characters_about
-from bench.text import standard_library
+from bench.text import Page, standard_library
 from bench.workloads.base import ChannelSpec, Conversation, Cue, Cues, Fold, GraphKind, State, TurnScript, Workload
 from bench.workloads.conversations import ANSWER_CHARACTERS, HUMAN_CHARACTERS, fold_messages, message_graph
 
@@ -20,6 +20,8 @@ LARGE_FILE_CHARACTERS = 60_000
 SMALL_FILE_CHARACTERS = 6_000
 NEW_FILE_EVERY_TURNS = 5
 DELETED_FILE_EVERY_TURNS = 17
+_CODE_CHARACTERS = (350, 300, 350)  # what is inserted, and what the call says is replaced and by what
+_PROSE_CHARACTERS = (200, ANSWER_CHARACTERS // 2)  # plan and answer
 
 Files = dict[str, Any]
 
@@ -56,9 +58,10 @@ class FilesConversation(Conversation):
         if turn == 0:
             values["files"] = self._first_files()
             self._files = merge_files(self._files, values["files"])
-        edits, path = self._edits(turn)
+        code = standard_library().code.page(self.text_start, turn, *_CODE_CHARACTERS, SMALL_FILE_CHARACTERS)
+        edits, path = self._edits(turn, code)
         self._files = merge_files(self._files, edits)
-        return self._messages(turn, values, path=path, edits=edits)
+        return self._messages(turn, values, code, path=path, edits=edits)
 
     def expected_states(self) -> Iterator[State]:
         fresh = FilesConversation(Cues(), self._seed, self.number)
@@ -67,15 +70,17 @@ class FilesConversation(Conversation):
             self.fold(state, fresh.script(turn))
             yield state
 
-    def _messages(self, turn: int, values: dict[str, Any], *, path: str, edits: Files) -> TurnScript:
-        rng, corpus, index = self.rng(turn), standard_library(), self.text_index(turn)
+    def _messages(self, turn: int, values: dict[str, Any], code: Page, *, path: str, edits: Files) -> TurnScript:
+        rng = self.rng(turn)
+        prose = standard_library().prose.page(self.text_start, turn, HUMAN_CHARACTERS, *_PROSE_CHARACTERS)
         envelopes = Envelopes(rng, "anthropic")
-        human = envelopes.human(corpus.prose_piece(index, characters_about(rng, HUMAN_CHARACTERS)))
-        old, new = corpus.code_piece(index, 300), corpus.code_piece(index + 1, 350)
+        human = envelopes.human(prose.take(characters_about(rng, HUMAN_CHARACTERS)))
+        old, new = (code.take(characters) for characters in _CODE_CHARACTERS[1:])
+        plan_text, answer_text = (prose.take(characters) for characters in _PROSE_CHARACTERS)
         call = envelopes.tool_call("edit_file", {"file_path": path, "old_string": old, "new_string": new})
-        plan = envelopes.ai(corpus.prose_piece(index + 2, 200), prompt_characters=20_000, tool_calls=[call])
+        plan = envelopes.ai(plan_text, prompt_characters=20_000, tool_calls=[call])
         result = envelopes.tool_result(call, f"Successfully replaced 1 instance(s) of the string in '{path}'")
-        answer = envelopes.ai(corpus.prose_piece(index + 3, ANSWER_CHARACTERS // 2), prompt_characters=21_000)
+        answer = envelopes.ai(answer_text, prompt_characters=21_000)
         cues = {
             str(human.id): Cue("agent", {"messages": [plan]}),
             str(plan.id): Cue("tools", {"messages": [result], "files": edits}),
@@ -86,24 +91,25 @@ class FilesConversation(Conversation):
     def _first_files(self) -> Files:
         corpus, rng = standard_library(), self.rng(-1)
         files: Files = {}
-        for number in range(FIRST_FILES):
-            mean = LARGE_FILE_CHARACTERS if number % 6 == 0 else SMALL_FILE_CHARACTERS
+        means = [LARGE_FILE_CHARACTERS if number % 6 == 0 else SMALL_FILE_CHARACTERS for number in range(FIRST_FILES)]
+        page = corpus.code_aside.page(self.text_start, 0, *means)
+        for number, mean in enumerate(means):
             path = f"/project/src/part_{number:02}/{corpus.module(self.text_index(number)).replace('/', '_')}"
-            content = corpus.code_piece(self.text_index(0) + number, characters_about(rng, mean))
+            content = page.take(characters_about(rng, mean))
             files[path] = _file(content, created_turn=0, modified_turn=0)
         return files
 
-    def _edits(self, turn: int) -> tuple[Files, str]:
+    def _edits(self, turn: int, code: Page) -> tuple[Files, str]:
         """The update of the files channel in this turn, and the path that it is about."""
-        corpus, rng = standard_library(), self.rng(~turn)
+        rng = self.rng(~turn)
         path = rng.choice(sorted(self._files))
         lines = self._files[path]["content"].split("\n")
         place = rng.randrange(len(lines))
-        inserted = corpus.code_piece(self.text_index(turn), 350).split("\n")
+        inserted = code.take(_CODE_CHARACTERS[0]).split("\n")
         content = "\n".join([*lines[:place], *inserted, *lines[place + len(inserted) - 1 :]])
         edits: Files = {path: {**self._files[path], "content": content, "modified_at": _moment(turn)}}
         if turn % NEW_FILE_EVERY_TURNS == NEW_FILE_EVERY_TURNS - 1:
-            content = corpus.code_piece(self.text_index(turn) + 11, characters_about(rng, SMALL_FILE_CHARACTERS))
+            content = code.take(characters_about(rng, SMALL_FILE_CHARACTERS))
             edits[f"/project/src/new_{turn:04}.py"] = _file(content, created_turn=turn, modified_turn=turn)
         if turn % DELETED_FILE_EVERY_TURNS == DELETED_FILE_EVERY_TURNS - 1:
             edits[rng.choice([name for name in sorted(self._files) if name != path])] = None

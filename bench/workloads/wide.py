@@ -32,8 +32,11 @@ LOGS = 10
 NODES = ("read", "think", "write")
 MANUAL_CHARACTERS = 200_000
 FIELD_CHARACTERS = 500
+FIELDS_CHANGED_MAX = 2
+EVENT_CHARACTERS = 160
 FANOUT_TASKS = 12
 FINDING_CHARACTERS = 600
+REPORT_CHARACTERS = 2_000
 
 
 class WideConversation(Conversation):
@@ -45,21 +48,24 @@ class WideConversation(Conversation):
         request = f"{self.number}-{turn}"
         values: dict[str, Any] = {"request": request}
         if turn == 0:
-            text = standard_library().code_piece(self.text_index(0), MANUAL_CHARACTERS)
+            page = standard_library().code_aside.page(self.text_start, 0, MANUAL_CHARACTERS)
+            text = page.take(MANUAL_CHARACTERS)
             values["manual"] = {"path": standard_library().module(self.number), "text": text}
         cues = {f"{node}/{request}": Cue(node, self._update(turn, number)) for number, node in enumerate(NODES)}
         return TurnScript(values, cues)
 
     def _update(self, turn: int, number: int) -> dict[str, Any]:
-        rng, corpus, index = self.rng(turn * len(NODES) + number), standard_library(), self.text_index(turn)
+        place = turn * len(NODES) + number
+        rng, means = self.rng(place), (*[FIELD_CHARACTERS] * FIELDS_CHANGED_MAX, EVENT_CHARACTERS)
+        page = standard_library().prose.page(self.text_start, place, *means)
         update: dict[str, Any] = {}
-        for field in rng.sample(range(FIELDS), k=rng.randint(1, 2)):
-            text = corpus.prose_piece(index * 3 + field, characters_about(rng, FIELD_CHARACTERS))
+        for field in rng.sample(range(FIELDS), k=rng.randint(1, FIELDS_CHANGED_MAX)):
+            text = page.take(characters_about(rng, FIELD_CHARACTERS))
             update[f"field_{field:02}"] = {"value": text, "score": round(rng.random(), 4), "tags": text.split()[:4]}
         event = {
             "turn": turn,
             "level": rng.choice(["info", "debug", "warning"]),
-            "text": corpus.prose_piece(index, 160),
+            "text": page.take(EVENT_CHARACTERS),
         }
         update[f"log_{rng.randrange(LOGS):02}"] = [event]
         return update
@@ -102,11 +108,14 @@ class FanoutConversation(Conversation):
         request = f"{self.number}-{turn}"
         tasks = [f"{request}-{number}" for number in range(FANOUT_TASKS)]
         cues: dict[str, Cue] = {}
+        code = corpus.code.page(self.text_start, turn, *[FINDING_CHARACTERS] * FANOUT_TASKS)
         for number, task in enumerate(tasks):
-            text = corpus.prose_piece(index * FANOUT_TASKS + number, characters_about(rng, FINDING_CHARACTERS))
+            text = code.take(characters_about(rng, FINDING_CHARACTERS))
             finding = {"task": task, "path": corpus.module(index + number), "text": text, "confidence": rng.random()}
             cues[task] = Cue("search", {"findings": [finding]})
-        report = corpus.prose_piece(index + 90_001, characters_about(rng, 2_000))
+        report = corpus.prose.page(self.text_start, turn, REPORT_CHARACTERS).take(
+            characters_about(rng, REPORT_CHARACTERS)
+        )
         cues[f"report/{request}"] = Cue("report", {"report": report})
         return TurnScript({"request": request, "tasks": tasks}, cues)
 

@@ -4,20 +4,32 @@ import dataclasses
 import hashlib
 import itertools
 import json
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from bench.recorder import Recorder, timed
+from bench.report.bars import REFERENCE_TURNS
 from bench.stage import Stage, ThreadPlayer, thread_config
 from bench.targets.base import Place
 from bench.targets.local import MemoryTarget
-from bench.text import standard_library
+from bench.text import Text, standard_library
 from bench.verify import state_difference
 from bench.workloads import NAMES, digests, make_workload
 from bench.workloads.base import GraphKind, Workload
-from bench.workloads.conversations import fold_messages
+from bench.workloads.conversations import ANSWER_CHARACTERS, HUMAN_CHARACTERS, TOOL_CHARACTERS, fold_messages
+from bench.workloads.wide import (
+    EVENT_CHARACTERS,
+    FANOUT_TASKS,
+    FIELD_CHARACTERS,
+    FIELDS_CHANGED_MAX,
+    FINDING_CHARACTERS,
+    MANUAL_CHARACTERS,
+    NODES,
+)
 from tests.bench.test_trace import TALK
 
 TURNS = {"summarise": 43, "fork": 31, "files": 18}
@@ -82,12 +94,54 @@ def test_the_reference_has_messages_of_the_announced_sizes():
     assert all(message.response_metadata and message.usage_metadata for message in messages[1::2])
 
 
-def test_text_does_not_repeat_within_the_library():
+def numbered_lines(count: int) -> Text:
+    """Text of which every part stands at one place only."""
+    return Text("\n".join(f"{number:07}" for number in range(count)))
+
+
+def lines_of(text: Text, start: int, numbers: range, means: tuple[int, ...]) -> Iterator[str]:
+    for number in numbers:
+        page = text.page(start, number, *means)
+        for mean in means:
+            piece = page.take(int(mean * 1.4))
+            assert mean < len(piece) <= int(mean * 1.4)
+            yield from piece.split("\n")[:-1]
+
+
+@pytest.mark.parametrize("start", [0, 77, 10_000_000])
+@pytest.mark.parametrize("means", [(5_500,), (300, 1_200), (500, 500, 160)])
+def test_pieces_do_not_overlap_until_the_text_is_used_up(means: tuple[int, ...], start: int):
+    text = numbered_lines(100_000)
+    lines = Counter(lines_of(text, start, range(text.pages(*means)), means))
+    assert set(lines.values()) == {1}
+
+
+def test_every_page_is_visited_whatever_their_number():
+    text = Text("x" * 7_919 * 1_499)
+    assert text.pages(985) == 7_919
+    lines = numbered_lines(7_919 * 1_499 // 8 + 1)
+    assert len({lines.page(0, number, 985).take(800) for number in range(7_919)}) == 7_919
+
+
+def test_a_second_pass_through_the_text_begins_at_other_places():
+    text = numbered_lines(100_000)
+    numbers = range(2 * text.pages(5_500))
+    assert len({text.page(3, number, 5_500).take(5_500) for number in numbers}) == len(numbers)
+
+
+@pytest.mark.parametrize("start", [0, 1, 10_000_000])
+def test_a_short_text_has_a_page_too(start: int):
+    assert 0 < len(Text("too short\nfor one page\n").page(start, 5, 5_500).take(5_500)) <= 23
+    assert len(Text("x" * 100_000).page(start, 5, 5_500).take(5_500)) == 5_500
+
+
+def test_no_conversation_of_the_length_of_the_reference_repeats_its_text():
     corpus = standard_library()
-    pieces = [corpus.code_piece(index, 5_500) for index in range(1_000)]
-    assert len(set(pieces)) == 1_000
-    assert all(2_000 < len(piece) <= 5_500 for piece in pieces)
-    assert corpus.code_piece(10_000_000, 5_500)
+    assert corpus.code.pages(TOOL_CHARACTERS) > 1_000
+    assert corpus.prose.pages(HUMAN_CHARACTERS, ANSWER_CHARACTERS) > 1_000
+    assert corpus.prose.pages(*[FIELD_CHARACTERS] * FIELDS_CHANGED_MAX, EVENT_CHARACTERS) > len(NODES) * REFERENCE_TURNS
+    assert corpus.code.pages(*[FINDING_CHARACTERS] * FANOUT_TASKS) > REFERENCE_TURNS
+    assert len(corpus.code_aside.characters) > corpus.code_aside.page_characters(MANUAL_CHARACTERS)
 
 
 def test_digests_say_what_is_played(trace: Path):
@@ -95,7 +149,7 @@ def test_digests_say_what_is_played(trace: Path):
     assert text == {"text": standard_library().digest()}
     assert digests(["replay"], trace) == {"trace": hashlib.sha256(trace.read_bytes()).hexdigest()}
     assert digests(["agent", "replay"], trace).keys() == {"text", "trace"}
-    assert dataclasses.replace(standard_library(), prose="other").digest() != standard_library().digest()
+    assert dataclasses.replace(standard_library(), prose=Text("other")).digest() != standard_library().digest()
 
 
 def test_the_folds_agree_with_langgraph():
