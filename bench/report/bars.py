@@ -34,6 +34,7 @@ class BarRow:
         bar: The value to reach, in the direction of `at_least`.
         best: What the best would reach, in words.
         values: By target; None if not measured.
+        run: Workload and length of the run that it is of.
     """
 
     measure: str
@@ -42,6 +43,7 @@ class BarRow:
     at_least: bool
     best: str
     values: dict[str, float | None]
+    run: str = ""
 
     @property
     def reached(self) -> bool | None:
@@ -201,7 +203,8 @@ def _row(measure: _Measure, graph: str, workload: WorkloadResult) -> BarRow:
     stock = values[STOCK]
     if measure.stock_over_target is not None:
         values = {target: _ratio(stock, value, measure) for target, value in values.items()}
-    return BarRow(measure.name, graph, measure.bar, measure.at_least, measure.best, values)
+    run = f"{workload.name}, {workload.turns:,} turns"
+    return BarRow(measure.name, graph, measure.bar, measure.at_least, measure.best, values, run)
 
 
 def _ratio(stock: float | None, value: float | None, measure: _Measure) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -104,11 +106,13 @@ def _points(cell: CellResult, read: Callable[[GrowthPoint], float | None]) -> li
 def _puts(cells: Sequence[CellResult], style: dict[tuple[str, str], str]) -> Chart:
     rows = []
     for cell in cells:
-        calls = cell.figures[0].latencies["put"]
-        note = f"p50 {text_of(calls.p50_ms, 'ms')}, p99 {text_of(calls.p99_ms, 'ms')}"
-        rows.append(Row(_name(cell), _style(style, cell), calls.p50_ms, note, calls.histogram))
+        calls = [figures.latencies["put"] for figures in cell.figures]
+        p50_ms, p99_ms = (statistics.median(getattr(each, name) for each in calls) for name in ("p50_ms", "p99_ms"))
+        note = f"p50 {text_of(p50_ms, 'ms')}, p99 {text_of(p99_ms, 'ms')}"
+        histogram = sum((Counter(each.histogram) for each in calls), Counter[int]())
+        rows.append(Row(_name(cell), _style(style, cell), p50_ms, note, histogram))
     svg = distribution_plot(rows, x_title="logarithmic", x_text=_milliseconds)
-    return Chart("Saves", "latencies of all puts of the run; the tick is the median", svg)
+    return Chart("Saves", "latencies of all puts of all repeats; the tick is the median", svg)
 
 
 def _loads(cells: Sequence[CellResult], style: dict[tuple[str, str], str], workload: WorkloadResult) -> Iterator[Chart]:

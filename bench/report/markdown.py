@@ -96,15 +96,16 @@ def _stored(cells: Sequence[CellResult]) -> Iterator[str]:
     ]
     if rows:
         yield from ("### Bytes by table", "")
+        if any(len(cell.figures) > 1 for cell in cells):
+            yield from ("of the first repeat.", "")
         yield from table(["target", "table", "rows", "indexes", "TOAST", "all"], rows, text_columns=2)
         yield ""
 
 
 def _bars(rows: Sequence[BarRow]) -> list[str]:
-    head = ["measure", "graph", "bar", OURS, "reached", STOCK, FLOOR, "the best would reach"]
-    return table(
-        head, [[row.measure, row.graph, bar_text(row), *_standing(row), row.best] for row in rows], text_columns=2
-    )
+    head = ["measure", "graph", "bar", OURS, "reached", STOCK, FLOOR, "the best would reach", "run"]
+    shown = [[row.measure, row.graph, bar_text(row), *_standing(row), row.best, row.run] for row in rows]
+    return table(head, shown, text_columns=2)
 
 
 def _standing(row: BarRow) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
+from statistics import median
 
 from bench.record import CellResult, Limits, Record, WorkloadResult
-from bench.report.bars import FLOOR, OURS, STOCK, BarRow, bar_rows, find_cell, missing_bars
+from bench.report.bars import FLOOR, OURS, STOCK, WORKLOAD, BarRow, bar_rows, find_cell, missing_bars
 from bench.report.charts import charts, stored_by_table, styles
-from bench.report.figures import DASH, Group, Metric, bytes_text, groups, text_of
+from bench.report.figures import DASH, Group, Metric, bytes_text, groups, spread_text, text_of
 from bench.report.markdown import bar_text, ratio_text
 
 NOTABLE_RATIO = 1.05
@@ -63,7 +64,8 @@ def _scrolling_table(head: str, rows: str) -> str:
 
 def _head(records: Sequence[Record]) -> Iterator[str]:
     workloads = [workload for record in records for workload in record.workloads]
-    reference = next((workload for workload in workloads if _pair(workload, "plain") or _pair(workload, "delta")), None)
+    pairs = [workload for workload in workloads if _pair(workload, "plain") or _pair(workload, "delta")]
+    reference = next((workload for workload in pairs if workload.name == WORKLOAD), pairs[0] if pairs else None)
     yield f'<p class="eyebrow">Benchmark of {escape(records[0].started_at[:10])}</p>'
     if reference is None:
         measured = any(record.has_figures for record in records)
@@ -76,6 +78,9 @@ def _head(records: Sequence[Record]) -> Iterator[str]:
         f"checkpoints, {bytes_text(reference.limits.state_bytes)} of final state. Every figure is of a run whose "
         "stored states were read back by a new saver and found equal."
     )
+    repeats = len(next(cell.figures for cell in reference.cells if cell.figures))
+    if repeats > 1:
+        text += f" Medians of {repeats} repeats, with lowest and highest."
     yield f'<p class="lead">{escape(text)}</p>'
     yield f'<div class="tiles">{"".join(_tiles(reference))}</div>'
 
@@ -89,8 +94,9 @@ def _headline(workload: WorkloadResult) -> str:
     graph = "plain" if _pair(workload, "plain") else "delta"
     pair = _pair(workload, graph)
     assert pair is not None
-    ours, stock = (bytes_text(cell.figures[0].stored_bytes) for cell in pair)
-    return f"A conversation of {workload.turns:,} turns takes {ours} in deltastore, and {stock} in the stock saver"
+    ours, stock = (bytes_text(median(figures.stored_bytes for figures in cell.figures)) for cell in pair)
+    what = "A conversation of" if workload.name == WORKLOAD else f"{workload.name.capitalize()} with"
+    return f"{what} {workload.turns:,} turns takes {ours} in deltastore, and {stock} in the stock saver"
 
 
 def _tiles(workload: WorkloadResult) -> Iterator[str]:
@@ -106,7 +112,7 @@ def _tile(metric: Metric, ours: CellResult, stock: CellResult, *, words: tuple[s
     if not mine or not theirs or not mine.median or not theirs.median:
         return
     ratio = mine.median / theirs.median if metric.more_is_better else theirs.median / mine.median
-    texts = " instead of ".join(text_of(spread.median, metric.unit) for spread in (mine, theirs))
+    texts = " instead of ".join(spread_text(spread, metric.unit) for spread in (mine, theirs))
     kind, word, times = ("", words[0], ratio) if ratio >= 1 else (" worse", words[1], 1 / ratio)
     if times < NOTABLE_RATIO:
         kind, word = " equal", "about equal:"
@@ -125,7 +131,8 @@ def _workload(workload: WorkloadResult) -> Iterator[str]:
     yield f'<div class="cards">{plots}</div>'
     stacks = stored_by_table(workload)
     if stacks:
-        yield _card(f'{_KEY}<div class="bytes">{stacks}</div>', title="Bytes by table", kind="card wide")
+        note = "of the first repeat" if any(len(cell.figures) > 1 for cell in workload.cells) else ""
+        yield _card(f'{_KEY}<div class="bytes">{stacks}</div>', title="Bytes by table", note=note, kind="card wide")
     tables = "".join(_table(group, workload) for group in groups(workload))
     if tables:
         yield f'<details class="card wide"><summary>All figures</summary><div class="inner">{tables}</div></details>'
@@ -174,14 +181,15 @@ def _bars(rows: Sequence[BarRow], missing: str) -> Iterator[str]:
         '<p class="note">Ratios from the runs above. Ours is deltastore, stock the AsyncPostgresSaver of LangGraph, '
         "the floor its InMemorySaver; the rows about growth are of the longest run.</p>"
     )
-    names = ("measure", "graph", "bar", "ours", "", "stock", "floor", "the best would reach")
+    names = ("measure", "graph", "bar", "ours", "", "stock", "floor", "the best would reach", "run")
     head = "".join(f"<th>{name}</th>" for name in names)
     yield _card(_scrolling_table(head, "".join(_bar(row) for row in rows)), kind="card wide")
 
 
 def _bar(row: BarRow) -> str:
     ours, stock, floor = (ratio_text(row.values.get(target)) for target in (OURS, STOCK, FLOOR))
-    figures = (row.graph, bar_text(row), f"<b>{ours}</b>", _REACHED[row.reached], stock, floor, row.best or DASH)
+    standing = (bar_text(row), f"<b>{ours}</b>", _REACHED[row.reached], stock, floor)
+    figures = (row.graph, *standing, row.best or DASH, escape(row.run))
     return f'<tr><td class="wrap">{escape(row.measure)}</td>{"".join(f"<td>{figure}</td>" for figure in figures)}</tr>'
 
 

@@ -13,6 +13,7 @@ from bench.errors import UsageError
 from bench.record import CellResult, Figures, GrowthPoint, Memory, Record, WorkloadResult, read_record, write_record
 from bench.report.axes import axis
 from bench.report.bars import BarRow, bar_rows, missing_bars
+from bench.report.charts import charts
 from bench.report.compare import compare_markdown
 from bench.report.figures import Spread, bytes_text, spread_text, text_of
 from bench.report.markdown import markdown, ratio_text
@@ -98,6 +99,32 @@ def test_the_page_needs_nothing_else_and_is_well_formed(record: Record):
     assert "nan" not in re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL).lower().split()
 
 
+def test_the_headline_has_medians_with_their_spread(record: Record):
+    html = page([record])
+    assert "A conversation of 10 turns takes 299 kB in deltastore, and 1.22 MB in the stock saver" in html
+    assert "Medians of 2 repeats, with lowest and highest." in html
+    assert "<small>299 kB (295 kB to 303 kB) instead of 1.22 MB (1.21 MB to 1.22 MB)</small>" in html
+    assert "of the first repeat" in html
+    workload = record.workloads[0]
+    cells = [dataclasses.replace(cell, figures=cell.figures[:1]) for cell in workload.cells]
+    once = page([with_turns(record, 10, cells=cells)])
+    assert "Medians of" not in once.partition("How it was measured")[0]
+    assert "of the first repeat" not in once
+
+
+def test_the_headline_is_of_the_agent_or_says_of_what(record: Record):
+    wide, agent = with_turns(record, 30, name="wide"), with_turns(record, 20)
+    assert "<h1>A conversation of 20 turns takes" in page([wide, agent])
+    assert "<h1>Wide with 30 turns takes" in page([wide])
+
+
+def test_all_repeats_are_in_the_plot_of_saves(record: Record):
+    cell = record.workloads[0].cells[0]
+    (saves,) = [chart for chart in charts(with_turns(record, 10, cells=[cell]).workloads[0]) if chart.title == "Saves"]
+    assert "p50 6.52 ms, p99 38.4 ms" in saves.svg
+    assert "of all repeats" in saves.note
+
+
 def test_the_page_says_what_failed_and_escapes_it(record: Record):
     workload = record.workloads[0]
     cells = [dataclasses.replace(cell, problem="<script>alert(1)</script>") for cell in workload.cells]
@@ -173,10 +200,13 @@ def test_bars_are_shown_for_the_runs_that_they_are_defined_for(record: Record):
     )
     reference = markdown([with_turns(record, 500)])
     assert "| stored bytes: stock / target | plain | ≥ 400 | 4.07 | **no** | 1 | 0.641 | 800 |" in reference
+    assert "| 800 | agent, 500 turns |" in reference
     assert "bytes per step" not in reference
     assert "Bars not shown, for their runs are not here: about growth in plain and delta" in reference
     assert "<td" in page([with_turns(record, 500)]).partition("The bars")[2].partition("How it was measured")[0]
-    complete = markdown([with_turns(record, 500), with_turns(record, 5_000)])
+    complete = markdown([with_turns(record, 500, name="wide"), with_turns(record, 500), with_turns(record, 5_000)])
+    assert "| wide, " not in complete
+    assert "| 1.0 | agent, 5,000 turns |" in complete
     assert "bytes per step" in complete
     assert "Bars not shown" not in complete
 
