@@ -144,6 +144,11 @@ class Save:
     parent_writes: int | None = None
     held_id: bytes | None = None
 
+    @property
+    def payload_bytes(self) -> int:
+        """Size of the payloads that it brings."""
+        return len(self.row.payload) + sum(len(segment.payload) for segment in self.new_segments)
+
 
 @dataclass(frozen=True, slots=True)
 class SaveWrites:
@@ -156,13 +161,23 @@ class SaveWrites:
     epoch: int | None = None
     held_id: bytes | None = None
 
+    @property
+    def payload_bytes(self) -> int:
+        """Size of the payload that it brings."""
+        return len(self.segment.payload)
+
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What a save answers: the thread's epoch and the ids of the new segments, in order."""
+    """What a save answers: the thread's epoch and the ids of the new segments, in order.
+
+    Attributes:
+        server_seconds: How long its statement ran on the server, without the commit; 0 if there is no server.
+    """
 
     epoch: int
     segment_ids: tuple[int, ...]
+    server_seconds: float = field(default=0.0, compare=False)
 
 
 class Refusal(IntEnum):

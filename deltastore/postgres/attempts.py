@@ -55,13 +55,16 @@ class Attempts:
 
     async def run(self, verb: str, operation: Callable[[AnyConnection], Awaitable[_Answer]]) -> _Answer:
         """One call. Raises `DatabaseError`."""
+        return await self.retry(verb, lambda deadline: self._attempt(operation, deadline))
 
-        async def attempt(deadline: float) -> _Answer:
-            async with self.lend(deadline) as connection:
-                await self.check_version(connection)
-                return await operation(connection)
+    async def run_once(self, operation: Callable[[AnyConnection], Awaitable[_Answer]]) -> _Answer:
+        """One call without a second attempt. Raises the driver's errors, and `DatabaseError` if no connection came."""
+        return await self._attempt(operation, asyncio.get_running_loop().time() + self._timeout_seconds)
 
-        return await self.retry(verb, attempt)
+    async def _attempt(self, operation: Callable[[AnyConnection], Awaitable[_Answer]], deadline: float) -> _Answer:
+        async with self.lend(deadline) as connection:
+            await self.check_version(connection)
+            return await operation(connection)
 
     async def set_up(self) -> None:
         """Brings the schema up to date. Raises `DatabaseError`."""

@@ -53,6 +53,17 @@ def _statement(body: str, schema: str) -> str:
     return render("\n".join(lines).removesuffix(";"), schema)
 
 
+async def together(connection: AnyConnection, text: str, arguments: Sequence[tuple[Any, ...]]) -> list[Saved | None]:
+    """Runs a save's statement for several saves in one transaction that waits for no locked thread.
+
+    Returns:
+        For each, in order, what was stored; None if it was not.
+    """
+    records = await connection.fetchmany(text.replace("FOR KEY SHARE", "FOR KEY SHARE SKIP LOCKED"), arguments)
+    answers = map(rows.save_answer, records)
+    return [answer if isinstance(answer, Saved) else None for answer in answers]
+
+
 class Queries:
     """The statements for one schema.
 
@@ -73,25 +84,11 @@ class Queries:
 
     async def save(self, connection: AnyConnection, save: Save) -> Saved | Refusal | None:
         """Stores a checkpoint; None if the thread changed while the statement waited and it is to be run again."""
-        row, metadata = save.row, save.metadata
-        record = await connection.fetchrow(
-            self.text["save"],
-            save.thread.key, save.thread.thread_id, save.epoch,
-            row.namespace, row.checkpoint_id, row.parent_id, row.depth, rows.array(row.segments), row.payload,
-            row.metadata_id,
-            row.hidden, row.orphaned, save.parent_writes, *rows.segment_columns(save.new_segments),
-            metadata and metadata.document, metadata and metadata.payload, save.held_id,
-        )  # fmt: skip
-        return rows.save_answer(record)
+        return rows.save_answer(await connection.fetchrow(self.text["save"], *rows.save_arguments(save)))
 
     async def save_writes(self, connection: AnyConnection, save: SaveWrites) -> Saved | Refusal | None:
         """Stores pending writes; None if it is to be run again."""
-        record = await connection.fetchrow(
-            self.text["save_writes"],
-            save.thread.key, save.thread.thread_id, save.epoch, save.namespace, save.checkpoint_id,
-            int(save.segment.kind), rows.array_or_null(save.segment.references), save.segment.payload, save.held_id,
-        )  # fmt: skip
-        return rows.save_answer(record)
+        return rows.save_answer(await connection.fetchrow(self.text["save_writes"], *rows.writes_arguments(save)))
 
     async def load_chains(
         self,

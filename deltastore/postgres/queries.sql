@@ -85,7 +85,8 @@ SELECT
         ELSE 1
     END AS outcome,
     (SELECT epoch FROM thread) AS epoch,
-    (SELECT ids::text FROM new_ids) AS segment_ids;
+    (SELECT ids::text FROM new_ids) AS segment_ids,
+    extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision AS server_seconds;
 
 -- name: save_writes
 -- One segment of pending writes, or nothing. Outcome as for `save`. It reads nothing but the locked thread row, unless
@@ -118,7 +119,8 @@ SELECT
         ELSE 1
     END AS outcome,
     (SELECT epoch FROM thread) AS epoch,
-    ARRAY(SELECT segment_id FROM stored_segment)::text AS segment_ids;
+    ARRAY(SELECT segment_id FROM stored_segment)::text AS segment_ids,
+    extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision AS server_seconds;
 
 -- name: load_chains
 -- Chains of some checkpoints, or ($3 NULL) of the head of the namespace, back to their anchors, with what they refer to.

@@ -15,7 +15,9 @@ from deltastore.core.model import (
     MetadataRow,
     NewSegment,
     Refusal,
+    Save,
     Saved,
+    SaveWrites,
     SegmentKind,
     SegmentRow,
     ThreadOutline,
@@ -72,7 +74,7 @@ def outlines(records: Iterable[Any]) -> list[ThreadOutline]:
 def save_answer(record: Any) -> Saved | Refusal | None:
     """What a save answered; None if it is to be run again."""
     if record["outcome"] == 0:
-        return Saved(record["epoch"], numbers(record["segment_ids"]))
+        return Saved(record["epoch"], numbers(record["segment_ids"]), record["server_seconds"])
     return _REFUSALS.get(record["outcome"])
 
 
@@ -216,6 +218,25 @@ def segment_columns(segments: Sequence[NewSegment]) -> tuple[str, list[str], str
         array(lengths),
         b"".join(segment.payload for segment in segments),
     )
+
+
+def save_arguments(save: Save) -> tuple[Any, ...]:
+    """The parameters of the statement `save`."""
+    row, metadata = save.row, save.metadata
+    return (
+        save.thread.key, save.thread.thread_id, save.epoch,
+        row.namespace, row.checkpoint_id, row.parent_id, row.depth, array(row.segments), row.payload, row.metadata_id,
+        row.hidden, row.orphaned, save.parent_writes, *segment_columns(save.new_segments),
+        metadata and metadata.document, metadata and metadata.payload, save.held_id,
+    )  # fmt: skip
+
+
+def writes_arguments(save: SaveWrites) -> tuple[Any, ...]:
+    """The parameters of the statement `save_writes`."""
+    return (
+        save.thread.key, save.thread.thread_id, save.epoch, save.namespace, save.checkpoint_id,
+        int(save.segment.kind), array_or_null(save.segment.references), save.segment.payload, save.held_id,
+    )  # fmt: skip
 
 
 def array(values: Iterable[int | bool]) -> str:

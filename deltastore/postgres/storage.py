@@ -31,14 +31,16 @@ from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.core.statistics import Counts, Day
 from deltastore.errors import DatabaseUnavailableError, ThreadBusyError
 from deltastore.observing import Observer, extra
+from deltastore.postgres import rows
 from deltastore.postgres.attempts import Attempts
 from deltastore.postgres.edit import PostgresEdit, PostgresView
 from deltastore.postgres.failures import DRIVER_ERRORS, translate
+from deltastore.postgres.grouping import Group
 from deltastore.postgres.migrations import Migrator
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.overview import Overview
 from deltastore.postgres.pool import Pool, PoolOptions, open_pool
-from deltastore.postgres.queries import AnyConnection, Queries
+from deltastore.postgres.queries import AnyConnection, Queries, together
 from deltastore.postgres.repair import PostgresRepair, RepairQueries
 from deltastore.postgres.staging import PostgresStaging, StagingQueries
 from deltastore.postgres.statistics import StatisticsQueries, counts
@@ -83,6 +85,8 @@ class PostgresStorage:
         self._staging_queries = StagingQueries(schema)
         migrator = Migrator(schema, create_schema=create_schema)
         self._attempts = Attempts(pool, schema, migrator=migrator, timeout_seconds=timeout_seconds, observer=observer)
+        self._saves = Group(self._save, self._save_together)
+        self._write_saves = Group(self._save_writes, self._save_writes_together)
 
     @classmethod
     async def open(
@@ -118,23 +122,11 @@ class PostgresStorage:
 
     async def save(self, save: Save) -> Saved | Refusal:
         """Stores one checkpoint with its segments and metadata, in one statement."""
-
-        async def statement(connection: AnyConnection) -> Saved | Refusal:
-            try:
-                return await self._admitted(lambda: self._queries.save(connection, save))
-            except asyncpg.UniqueViolationError as error:
-                if "checkpoints" in (error.constraint_name or ""):
-                    return Refusal.EXISTS
-                raise
-
-        return _told("save", await self._attempts.run("save", statement))
+        return _told("save", await self._saves.save(save))
 
     async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
         """Stores the writes of one `put_writes` call, in one statement."""
-        answer = await self._attempts.run(
-            "save_writes", lambda connection: self._admitted(lambda: self._queries.save_writes(connection, save))
-        )
-        return _told("save_writes", answer)
+        return _told("save_writes", await self._write_saves.save(save))
 
     async def load_chains(
         self, thread_key: bytes, namespace: str, checkpoint_ids: Sequence[bytes] | None, known: Known | None = None
@@ -293,6 +285,30 @@ class PostgresStorage:
     def staging(self) -> PostgresStaging:
         """Where parts of threads are kept until these are whole."""
         return PostgresStaging(self._attempts, self._staging_queries)
+
+    async def _save(self, save: Save) -> Saved | Refusal:
+        async def statement(connection: AnyConnection) -> Saved | Refusal:
+            try:
+                return await self._admitted(lambda: self._queries.save(connection, save))
+            except asyncpg.UniqueViolationError as error:
+                if "checkpoints" in (error.constraint_name or ""):
+                    return Refusal.EXISTS
+                raise
+
+        return await self._attempts.run("save", statement)
+
+    async def _save_writes(self, save: SaveWrites) -> Saved | Refusal:
+        return await self._attempts.run(
+            "save_writes", lambda connection: self._admitted(lambda: self._queries.save_writes(connection, save))
+        )
+
+    async def _save_together(self, saves: Sequence[Save]) -> list[Saved | None]:
+        arguments = [rows.save_arguments(save) for save in saves]
+        return await self._attempts.run_once(lambda to: together(to, self._queries.text["save"], arguments))
+
+    async def _save_writes_together(self, saves: Sequence[SaveWrites]) -> list[Saved | None]:
+        arguments = [rows.writes_arguments(save) for save in saves]
+        return await self._attempts.run_once(lambda to: together(to, self._queries.text["save_writes"], arguments))
 
     async def _admitted(
         self, statement: Callable[[], Awaitable[Saved | Refusal | None]], rounds_max: int = 100

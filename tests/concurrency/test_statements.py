@@ -119,10 +119,13 @@ def looping(schema: Any, saver: Any, rounds: int) -> Any:
 @pytest.mark.parametrize(("schema", "most"), [(Plain, 2), (Delta, 4)], ids=["plain", "DeltaChannel"])
 @pytest.mark.parametrize("rounds", [1, 50, 130])
 async def test_get_state_and_a_whole_run(counter: Counter, schema: Any, most: int, rounds: int) -> None:
-    """A state is a load and, with DeltaChannels, a history; a run is a load and one statement per save."""
+    """A state is a load and, with DeltaChannels, a history; a run is a load and at most one statement per save.
+
+    Saves that pile up, which those of a synchronous run do not, share statements (`test_grouping.py`).
+    """
     run: Any = {"recursion_limit": rounds + 10, **config_of("t")}
     saver = await counter.new_saver()
-    await looping(schema, saver, rounds).ainvoke({"count": 0, "words": []}, run)
+    await looping(schema, saver, rounds).ainvoke({"count": 0, "words": []}, run, durability="sync")
     saves = sum("INSERT INTO" in each for each in counter.statements)
     assert saves == 3 + 2 * rounds  # the input with its writes, the start; then for each round writes and checkpoint
     assert await counter.count() == saves + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
@@ -85,3 +86,15 @@ async def test_the_poolers_server_connections_are_killed(pooled_dsn: str, empty_
         for story in stories:
             for step in story.steps:
                 await assert_reads_as(clients[0], step)
+
+
+async def test_saves_that_share_commits(pooled_dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "deltastore.postgres")
+    async with AsyncExitStack() as stack:
+        client, *_ = await savers(stack, pooled_dsn)
+        stories = [Story(client, f"t{number}", seed=number) for number in range(40)]
+        await stories[0].grow(20)
+        await asyncio.gather(*(story.grow(8) for story in stories))
+        for story in stories:
+            await assert_reads_as(client, story.steps[-1])
+    assert not [record for record in caplog.records if "sent alone" in record.message]
