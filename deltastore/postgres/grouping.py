@@ -116,6 +116,8 @@ class Group(Generic[SaveT]):
         """Stores the saves that waited longest and answers those who wait for them."""
         sent, self._waiting = self._waiting[:GROUP_SAVES], self._waiting[GROUP_SAVES:]
         group = sorted((each for each in sent if not each[1].done()), key=lambda each: each[0].thread.key)
+        if not group:
+            return
         futures = [stored for _, stored in group]
         answers: Sequence[Saved | None] = [None] * len(group)
         try:
