@@ -14,7 +14,7 @@ from bench.report.axes import Axis, axis
 
 WIDTH = 420
 HEIGHT = 280
-LEFT, RIGHT, TOP, BOTTOM = 46, 110, 14, 36
+LEFT, RIGHT, TOP, BOTTOM = 46, 118, 14, 36
 ROW_HEIGHT = 50
 LABEL_HEIGHT = 13
 Text = Callable[[float], str]
