@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -112,8 +113,8 @@ def _tile(metric: Metric, ours: CellResult, stock: CellResult, *, words: tuple[s
     if not mine or not theirs or not mine.median or not theirs.median:
         return
     ratio = mine.median / theirs.median if metric.more_is_better else theirs.median / mine.median
-    figures = (spread_text(spread, metric.unit).replace(" ", "&nbsp;") for spread in (mine, theirs))
-    texts = " instead of ".join(figures)
+    texts = " instead of ".join(spread_text(spread, metric.unit) for spread in (mine, theirs))
+    texts = re.sub(r"(?<=\d) (?=[kMG]?(B|s|ms)\b)", "&nbsp;", texts)
     kind, word, times = ("", words[0], ratio) if ratio >= 1 else (" worse", words[1], 1 / ratio)
     if times < NOTABLE_RATIO:
         kind, word = " equal", "about equal:"
