@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from time import monotonic
 
@@ -87,7 +87,7 @@ class CachedThread:
 
     def remember_writes(self, key: NodeKey, segments: Iterable[OpenSegment]) -> None:
         """Replaces what is known of the writes of a checkpoint. Their items are kept with the segments only."""
-        self.writes[key] = [OpenSegment(each.segment_id, (), each.writes) for each in segments]
+        self.writes[key] = [replace(each, items=()) for each in segments]
         self.writes.move_to_end(key)
         while len(self.writes) > WRITES_PER_THREAD:
             self.writes.popitem(last=False)

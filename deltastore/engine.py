@@ -1,8 +1,8 @@
 """The engine: the verbs of the saver over one storage, with one cache.
 
 It knows states and items, not LangGraph's configs. There is no lock: calls for different checkpoints run side by side
-on the whole pool. The verbs live in `reading.py`, `writing.py`, `maintenance.py` and `retention/` and are put
-together here.
+on the whole pool. The verbs live in `reading.py`, `writing.py`, `maintenance.py`, `retention/` and
+`repacking.py` and are put together here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from deltastore.errors import BrokenChainError, ThreadDeletedError
 from deltastore.maintenance import Maintenance
 from deltastore.options import EngineOptions
 from deltastore.reading import Reader
+from deltastore.repacking import Repacking
 from deltastore.retention import Retention
 from deltastore.storage import Storage
 from deltastore.writing import Writer, was_deleted
@@ -33,6 +34,7 @@ class Engine:
     writer: Writer = field(init=False)
     maintenance: Maintenance = field(init=False)
     retention: Retention = field(init=False)
+    repacking: Repacking = field(init=False)
 
     def __post_init__(self) -> None:
         self.cache = Cache(self.options.cache_bytes)
@@ -40,6 +42,7 @@ class Engine:
         self.writer = Writer(self.storage, self.cache, self.options, self.reader)
         self.maintenance = Maintenance(self.storage, self.cache, self.options, self.reader, self.writer)
         self.retention = Retention(self.storage, self.cache, self.options)
+        self.repacking = Repacking(self.storage, self.cache)
 
     async def save(self, thread: ThreadRef, put: Put, cipher: Cipher | None) -> None:
         """Stores a checkpoint; a stored one of the same id is replaced.

@@ -24,7 +24,7 @@ from deltastore.errors import DatabaseUnavailableError
 from deltastore.options import EngineOptions
 from deltastore.reading import Reader
 from deltastore.storage import Storage, ThreadEdit
-from deltastore.structure import Structure, anchored, drafted_references, read_structure, renumbered
+from deltastore.structure import Structure, anchored, drafted_references, read_rows, read_structure, renumbered
 from deltastore.writing import ATTEMPTS, Basis, Writer
 
 
@@ -52,7 +52,7 @@ class Maintenance:
         wanted = set(run_ids)
         for thread_key in await self.storage.find_runs(run_ids):
             async with self.storage.edit(thread_key) as edit:
-                rows = await edit.rows()
+                rows = await read_rows(edit, cipher)
                 if rows is not None:
                     documents = {metadata_id for metadata_id, run_id in rows.metadata if run_id in wanted}
                     deleted = {row.key for row in rows.checkpoints if row.metadata_id in documents}
@@ -72,7 +72,7 @@ class Maintenance:
 
     async def keep_latest_in(self, edit: ThreadEdit, cipher: Cipher | None) -> None:
         """The same in an edit that is open. Raises `StoredDataError`."""
-        rows = await edit.rows()
+        rows = await read_rows(edit, cipher)
         if rows is None:
             return
         heads: dict[str, CheckpointRow] = {}
@@ -130,7 +130,7 @@ class Maintenance:
         metadata = seal_metadata(put, cipher)
         row, segments = seal_checkpoint(put, drafted, metadata.metadata_id, cipher)
         async with self.storage.edit(thread.key) as edit:
-            rows = await edit.rows()
+            rows = await read_rows(edit, cipher)
             if rows is None or _is_stale(rows, put, basis) or row.key not in {each.key for each in rows.checkpoints}:
                 return False
             children = [
@@ -151,7 +151,7 @@ class Maintenance:
     async def _sweep(self, thread_key: bytes, cipher: Cipher | None) -> None:
         """Removes what no visible checkpoint needs any more."""
         async with self.storage.edit(thread_key) as edit:
-            rows = await edit.rows()
+            rows = await read_rows(edit, cipher)
             if rows is not None:
                 await edit.apply(self._deletion(await self._structure(edit, rows, (), cipher), set()))
 

@@ -140,6 +140,8 @@ class _ObservedEdit(_Observed):
 
     async def apply(self, changes: ThreadChanges) -> None:
         await self._inner.apply(changes)
+        if changes.packs:
+            return
         for rows, gone in (
             ("checkpoints", changes.delete_checkpoints),
             ("segments", changes.delete_segments),

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 from deltastore.cache import STATES_PER_THREAD, Cache, CachedThread
-from deltastore.core.chain import Chain, describe, grow_histories, open_segment
+from deltastore.core.chain import Chain, describe, grow_histories
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.model import (
     ITEM_BITS,
@@ -27,8 +28,10 @@ from deltastore.core.model import (
     ListEntry,
     ListQuery,
     MetadataRow,
+    SegmentRow,
     ThreadRef,
 )
+from deltastore.core.packing import open_among, unpacked
 from deltastore.core.payload import checkpoint_binding, metadata_binding, unpack_volatile
 from deltastore.core.state import History, State
 from deltastore.core.writes import OpenSegment, Write, by_channel, effective
@@ -135,7 +138,8 @@ class Reader:
             behind = await self._histories_behind_values(thread, chain, target, cipher)
             histories |= {channel: behind[channel] for channel in valued if channel in behind}
         wanted = {channel: histories[channel] for channel in channels if channel in histories}
-        return await self._read_histories(thread, describe(thread, namespace, target), wanted, chain.segments, cipher)
+        where = describe(thread, namespace, target)
+        return await self._read_histories(thread, where, wanted, chain.segments, cipher, chain.spare)
 
     async def find(
         self, thread: ThreadRef, namespace: str, checkpoint_id: bytes, cipher: Cipher | None
@@ -168,23 +172,21 @@ class Reader:
         opened: Mapping[int, OpenSegment],
         cipher: Cipher | None,
         cached: CachedThread | None,
+        spare: Mapping[int, SegmentRow] = MappingProxyType({}),
     ) -> dict[int, OpenSegment]:
-        """Segments by id: `opened` ones, cached ones, and in one statement the rest of `wanted`."""
+        """Segments by id: `opened`, cached, and `spare` ones, and in one statement the rest of `wanted`.
+
+        Those that writes repeat items of come with them.
+        """
         found = dict(opened)
-        missing = []
-        for segment_id in wanted:
-            if segment_id in found:
-                continue
-            segment = None if cached is None else cached.segments.get(segment_id)
-            if segment is None:
-                missing.append(segment_id)
-            else:
-                found[segment_id] = segment
+        remembered = {} if cached is None else cached.segments
+        missing = open_among(spare, wanted, thread, found, remembered, cipher)
         if missing:
-            for row in await self.storage.load_segments(thread.key, missing):
-                segment = found[row.segment_id] = open_segment(thread, row, cipher)
-                if cached is not None:
-                    cached.remember_segment(segment)
+            rows = unpacked(thread, await self.storage.load_segments(thread.key, sorted(missing)), cipher)
+            open_among({row.segment_id: row for row in rows}, missing, thread, found, remembered, cipher)
+        if cached is not None:
+            for segment in found.values():
+                cached.remember_segment(segment)
         return found
 
     async def _chains(
@@ -202,7 +204,7 @@ class Reader:
             chains.thread,
             namespace,
             chains.rows,
-            chains.segments,
+            unpacked(chains.thread, chains.segments, cipher),
             self.options.ignored_channels,
             cipher,
             states if current else {},
@@ -256,7 +258,7 @@ class Reader:
         for writes in pending.values():
             for stored in writes:
                 wanted |= stored.write.pieces.segment_ids()
-        segments = await self.open(chains.thread, wanted, chain.segments, cipher, cached)
+        segments = await self.open(chains.thread, wanted, chain.segments, cipher, cached, chain.spare)
         self.cache.trim()
         documents = {document.metadata_id: document for document in chains.metadata}
         loaded = []
@@ -317,6 +319,7 @@ class Reader:
         histories: Mapping[str, History],
         opened: Mapping[int, OpenSegment],
         cipher: Cipher | None,
+        spare: Mapping[int, SegmentRow] = MappingProxyType({}),
     ) -> dict[str, ChannelHistory]:
         """Opens everything that histories need, with the stored items that their writes repeat."""
         cached = self.cache.get(thread.key)
@@ -324,7 +327,7 @@ class Reader:
         wanted = history_segment_ids(histories.values())
         known = [segment for one in wanted if (segment := opened.get(one) or remembered.get(one)) is not None]
         wanted |= {place >> ITEM_BITS for segment in known for each in segment.writes for place in stored_in(each)}
-        reader = ItemReader(where, await self.open(thread, wanted, opened, cipher, cached))
+        reader = ItemReader(where, await self.open(thread, wanted, opened, cipher, cached, spare))
         writes = {channel: reader.writes(history.writes) for channel, history in histories.items()}
         seeds = [history.seed.pieces for history in histories.values() if history.seed is not None]
         reader.need(

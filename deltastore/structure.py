@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from deltastore.core.chain import Chain
 from deltastore.core.draft import Draft, anchor_draft
 from deltastore.core.frame import Cipher, seal, unseal
-from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, ThreadRows
+from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, SegmentRow, ThreadRef, ThreadRows
+from deltastore.core.packing import unpacked, unpacked_rows
 from deltastore.core.payload import CheckpointPayload, checkpoint_binding
 from deltastore.core.sealing import seal_row
 from deltastore.core.sweep import RowKey, references, supported
@@ -26,6 +27,29 @@ class Structure:
         """The segments that rows need."""
         by_key = {row.key: row for row in self.rows.checkpoints}
         return {key: references(self.chains[key[0]].payload(key[1]), by_key[key]) for key in keys}
+
+
+async def read_rows(view: ThreadView, cipher: Cipher | None) -> ThreadRows | None:
+    """The structure of a whole thread, with the segments of packs in place of these; None if there is no such thread.
+
+    Raises:
+        StoredDataError: A pack cannot be opened.
+    """
+    rows = await view.rows()
+    return None if rows is None else unpacked_rows(rows, cipher)
+
+
+async def read_segments(
+    view: ThreadView, thread: ThreadRef, segment_ids: Sequence[int], cipher: Cipher | None
+) -> list[SegmentRow]:
+    """Segments with their payloads, also those in packs; those that do not exist are left out.
+
+    Raises:
+        StoredDataError: A pack cannot be opened.
+    """
+    wanted = set(segment_ids)
+    rows = await view.segments(segment_ids) if wanted else []
+    return [segment for segment in unpacked(thread, rows, cipher) if segment.segment_id in wanted]
 
 
 async def read_structure(
@@ -51,7 +75,7 @@ async def read_structure(
         for segment in rows.segments
         if segment.kind == SegmentKind.WRITES and (segment.namespace, segment.checkpoint_id) in along
     ]
-    opened = await view.segments(wanted) if wanted else []
+    writes = await read_segments(view, rows.thread, wanted, cipher)
     pages = [segment for segment in rows.segments if segment.kind == SegmentKind.PAGES]
     chains = {}
     for namespace in {row.namespace for row in rows.checkpoints}:
@@ -59,7 +83,7 @@ async def read_structure(
             rows.thread,
             namespace,
             [row for row in rows.checkpoints if row.namespace == namespace],
-            [segment for segment in (*pages, *opened) if segment.namespace == namespace],
+            [segment for segment in (*pages, *writes) if segment.namespace == namespace],
             ignored,
             cipher,
         )

@@ -168,7 +168,7 @@ class Writer:
         epoch = basis.cached.epoch if basis.cached is not None and is_bound else None
         known = epoch is not None and basis.cached is not None and metadata_id in basis.cached.metadata_ids
         metadata = None if known else seal_metadata(put, cipher)
-        writes = None if basis.parent is None else len(basis.writes)
+        writes = None if basis.parent is None else sum(not each.is_packed for each in basis.writes)
         save = Save(thread, row, segments, metadata, epoch, writes, put.held_id)
         outcome = await _when_begun(lambda: self.storage.save(save))
         if outcome is Refusal.DELETED:

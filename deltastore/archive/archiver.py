@@ -29,9 +29,11 @@ from deltastore.archive.report import Outcome, Status
 from deltastore.core.archive import ArchiveHeader, Row
 from deltastore.core.archive_rows import Packing
 from deltastore.core.frame import Cipher
-from deltastore.core.model import MetadataRow, ThreadRef, ThreadRows
+from deltastore.core.model import MetadataRow, SegmentRow, ThreadRef, ThreadRows
+from deltastore.core.packing import unpacked
 from deltastore.errors import BrokenChainError, StoredDataError
 from deltastore.storage import Storage, ThreadView
+from deltastore.structure import read_rows
 
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_ROWS_MAX = 1024
@@ -87,7 +89,7 @@ class Archiver:
 
     async def _archive(self, thread: ThreadRef, wanted: Wanted) -> Outcome:
         async with self.storage.view(thread.key) as view:
-            rows = await view.rows()
+            rows = await read_rows(view, self.cipher)
             if rows is None:
                 return Outcome(thread.thread_id, Status.MISSING, "there is no such thread")
             if not await wanted(view, rows):
@@ -95,20 +97,25 @@ class Archiver:
             if not self.keep and (quarantined := await view.quarantined()):
                 return Outcome(thread.thread_id, Status.FAILED, _QUARANTINED.format(quarantined))
             documents = await view.documents([number for number, _ in rows.metadata])
+            packs = {each.pack_id for each in rows.segments if each.pack_id is not None}
+            packed_bytes = await view.payload_bytes(sorted(packs), ()) if packs else 0
         try:
             if self.dry_run:
                 with Path(os.devnull).open("wb") as nowhere:  # noqa: ASYNC230 - it takes everything at once
-                    return self._outcome(Status.COUNTED, rows, await self._write(nowhere, rows, documents))
+                    written = await self._write(nowhere, rows, documents, packed_bytes)
+                    return self._outcome(Status.COUNTED, rows, written)
             with self.place.written() as draft:
-                written = await self._write(await asyncio.to_thread(draft.open), rows, documents)
+                written = await self._write(await asyncio.to_thread(draft.open), rows, documents, packed_bytes)
                 await asyncio.to_thread(draft.close)
                 await asyncio.to_thread(prove, draft.url, self.cipher, written.contents)
                 return await self._settle(draft, rows, written)
         except _ThreadChangedError as error:
             return Outcome(thread.thread_id, Status.CHANGED, str(error))
 
-    async def _write(self, file: IO[bytes], rows: ThreadRows, documents: Sequence[MetadataRow]) -> ThreadFile:
-        """Writes the file."""
+    async def _write(
+        self, file: IO[bytes], rows: ThreadRows, documents: Sequence[MetadataRow], packed_bytes: int
+    ) -> ThreadFile:
+        """Writes the file. `packed_bytes` is the size of the packs that the thread is stored in."""
         header = ArchiveHeader(
             rows.thread.thread_id,
             len(rows.metadata),
@@ -120,7 +127,7 @@ class Archiver:
             rows.pinned,
         )
         packing = Packing(rows.thread, [each.segment_id for each in rows.segments], self.cipher)
-        written = ThreadFile(file, header, packing, self.cipher)
+        written = ThreadFile(file, header, packing, self.cipher, packed_bytes)
         async for batch in self._rows(rows, documents):
             await asyncio.to_thread(written.add, batch)
         await asyncio.to_thread(written.end)
@@ -154,10 +161,13 @@ class Archiver:
         yield first
         ids = sorted(each.segment_id for each in rows.segments)
         batch_rows, at = FIRST_BATCH_ROWS, 0
+        found: dict[int, SegmentRow] = {}
         while at < len(ids):
             wanted = ids[at : at + batch_rows]
-            loaded = await self.storage.load_segments(rows.thread.key, wanted)
-            found = {each.segment_id: each for each in loaded}
+            found = {each: row for each, row in found.items() if each >= wanted[0]}
+            if missing := [each for each in wanted if each not in found]:
+                loaded = await self.storage.load_segments(rows.thread.key, missing)
+                found |= {each.segment_id: each for each in unpacked(rows.thread, loaded, self.cipher)}
             if not found.keys() >= set(wanted):
                 await self._explain(rows)
             yield [found[each] for each in wanted]

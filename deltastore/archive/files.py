@@ -12,6 +12,7 @@ from deltastore.archive.places import opened
 from deltastore.core.archive import ArchiveHeader, ArchiveReader, ArchiveWriter, Row
 from deltastore.core.archive_rows import Packing
 from deltastore.core.frame import Cipher
+from deltastore.core.model import SegmentRow
 from deltastore.core.payload import pack
 from deltastore.errors import CorruptPayloadError, StoredDataError
 
@@ -26,25 +27,33 @@ class ThreadFile:
         header: What it says about itself.
         packing: Opens and numbers the stored rows.
         cipher: Ciphers the blocks.
+        packed_bytes: The size of the packs that rows come out of.
 
     Attributes:
-        payload_bytes: Bytes of all stored payloads so far.
+        payload_bytes: Bytes of all stored payloads so far, with those of packs.
         file_bytes: Bytes written so far.
     """
 
-    def __init__(self, file: IO[bytes], header: ArchiveHeader, packing: Packing, cipher: Cipher | None) -> None:
+    def __init__(
+        self,
+        file: IO[bytes],
+        header: ArchiveHeader,
+        packing: Packing,
+        cipher: Cipher | None,
+        packed_bytes: int = 0,
+    ) -> None:
         self._file = file
         self._packing = packing
         self._writer = ArchiveWriter(header, cipher)
         self._fingerprint = blake2b(header.thread_id.encode(), digest_size=FINGERPRINT_BYTES)
-        self.payload_bytes = 0
+        self.payload_bytes = packed_bytes
         self.file_bytes = 0
         self._write(self._writer.begin())
 
     def add(self, rows: Iterable[Row]) -> None:
         """Adds stored rows. Raises as `Packing.pack`."""
         for row in rows:
-            self.payload_bytes += len(row.payload)
+            self.payload_bytes += 0 if isinstance(row, SegmentRow) and row.pack_id is not None else len(row.payload)
             self._fingerprint.update(pack(astuple(row)))
             if self._writer.add(self._packing.pack(row)):
                 self._write(self._writer.block())

@@ -109,11 +109,16 @@ def restore(
 
 
 def _policy(threads: tuple[str, ...], path: Path | None, idle: str | None) -> RetentionPolicy | None:
-    """The policy that chooses threads; None if they are named."""
+    """The policy that chooses threads; None if they are named. Raises `InvalidConfigError` unless it is one of them."""
     if [bool(threads), path is not None, idle is not None].count(True) != 1:
         raise InvalidConfigError(
             "which threads?", hint="name them, or say one of --policy FILE and --idle-older-than AGE"
         )
+    return chosen_policy(path, idle)
+
+
+def chosen_policy(path: Path | None, idle: str | None) -> RetentionPolicy | None:
+    """The policy of a file, or of an age; None for neither. Raises `InvalidConfigError`."""
     if path is not None:
         return policy_in(path)
     if idle is None:

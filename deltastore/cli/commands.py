@@ -6,6 +6,7 @@ import click
 
 from deltastore.cli import inspection
 from deltastore.cli.archive import archive, restore
+from deltastore.cli.compact import compact
 from deltastore.cli.demo import demo
 from deltastore.cli.migrate import migrate
 from deltastore.cli.retain import pin, retain, undelete
@@ -21,6 +22,7 @@ def deltastore() -> None:
 
 
 deltastore.add_command(archive)
+deltastore.add_command(compact)
 deltastore.add_command(demo)
 deltastore.add_command(migrate)
 deltastore.add_command(pin)

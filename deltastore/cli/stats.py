@@ -29,7 +29,7 @@ from deltastore.statistics import (
 
 PIPE_WIDTH = 200
 NAME_WIDTH_MIN = 16
-KINDS = ("checkpoints", "values", "pages", "writes", "metadata", "quarantine")
+KINDS = ("checkpoints", "values", "pages", "writes", "packs", "metadata", "quarantine")
 ESTIMATE = "estimate, before PostgreSQL's own compression"
 
 

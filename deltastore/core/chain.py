@@ -22,7 +22,7 @@ stock savers count them for all children, which replays an abandoned branch's wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from deltastore.core import header as headers
@@ -66,6 +66,8 @@ def _shown(checkpoint_id: bytes) -> str:
 
 def open_plain(thread: ThreadRef, row: SegmentRow, cipher: Cipher | None) -> bytes:
     """A segment's document. Raises `StoredDataError` that names the thread and the segment."""
+    if row.pack_id is not None:
+        return row.payload
     try:
         return unseal(
             row.payload, associated=segment_binding(row.kind, row.namespace, row.checkpoint_id), cipher=cipher
@@ -77,7 +79,8 @@ def open_plain(thread: ThreadRef, row: SegmentRow, cipher: Cipher | None) -> byt
 
 def open_segment(thread: ThreadRef, row: SegmentRow, cipher: Cipher | None) -> OpenSegment:
     """A segment, opened. Raises as `open_plain`."""
-    return UNPACK[row.kind](row.segment_id, open_plain(thread, row, cipher))
+    opened = UNPACK[row.kind](row.segment_id, open_plain(thread, row, cipher))
+    return opened if row.pack_id is None else replace(opened, is_packed=True)
 
 
 def _named(error: StoredDataError, message: str) -> StoredDataError:
@@ -98,6 +101,7 @@ class Chain:
         segments: All segments that came with the rows, by id.
         pages: The pages by segment id.
         owners: Which checkpoint each segment of values was written with.
+        spare: Segments that came in packs and that no row needs to be folded.
     """
 
     thread: ThreadRef
@@ -109,6 +113,7 @@ class Chain:
     segments: dict[int, OpenSegment] = field(default_factory=dict)
     pages: dict[int, PieceList] = field(default_factory=dict)
     owners: dict[int, bytes] = field(default_factory=dict)
+    spare: dict[int, SegmentRow] = field(default_factory=dict)
     _states: dict[bytes, State] = field(default_factory=dict)
     _payloads: dict[bytes, CheckpointPayload] = field(default_factory=dict)
 
@@ -138,8 +143,14 @@ class Chain:
         """
         chain = cls(thread, namespace, {row.checkpoint_id: row for row in rows}, ignored, cipher)
         chain._states.update(known)
+        named = {each for row in chain.rows.values() for each in row.segments}
         for segment in segments:
-            known_segment = opened.get(segment.segment_id) or open_segment(thread, segment, cipher)
+            if segment.pack_id is not None and not (segment.segment_id in named or chain._is_written_to_row(segment)):
+                chain.spare[segment.segment_id] = segment
+                continue
+            known_segment = opened.get(segment.segment_id)
+            if known_segment is None or known_segment.is_packed != (segment.pack_id is not None):
+                known_segment = open_segment(thread, segment, cipher)
             chain.segments[segment.segment_id] = known_segment
             if segment.kind == SegmentKind.WRITES:
                 chain.writes.setdefault(segment.checkpoint_id, []).append(known_segment)
@@ -148,6 +159,10 @@ class Chain:
             else:
                 chain.owners[segment.segment_id] = segment.checkpoint_id
         return chain
+
+    def _is_written_to_row(self, segment: SegmentRow) -> bool:
+        is_write = segment.kind is SegmentKind.WRITES and segment.namespace == self.namespace
+        return is_write and segment.checkpoint_id in self.rows
 
     def payload(self, checkpoint_id: bytes) -> CheckpointPayload:
         """The opened payload of a row."""

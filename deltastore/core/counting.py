@@ -9,7 +9,12 @@ from typing import Any, Protocol
 from deltastore.core.model import CheckpointRow, MetadataRow, SegmentKind, SegmentRow, ThreadRef
 from deltastore.core.statistics import Chains, Counts, Day, ThreadSize, Volume
 
-_KINDS = {SegmentKind.VALUES: "values", SegmentKind.PAGES: "pages", SegmentKind.WRITES: "writes"}
+_KINDS = {
+    SegmentKind.VALUES: "values",
+    SegmentKind.PAGES: "pages",
+    SegmentKind.WRITES: "writes",
+    SegmentKind.PACK: "packs",
+}
 
 
 class Rows(Protocol):

@@ -27,7 +27,7 @@ class Kind(StrEnum):
     PAYLOAD = "payload"
     """A payload's checksum, length, form or version is wrong, or it does not fit its parent."""
     LINK = "link"
-    """The parent is missing, or the row says another parent, depth or metadata than its payload was made for."""
+    """The parent is missing, or the row says another parent, depth, metadata or range than its payload was made for."""
     CYCLE = "cycle"
     """Parents that lead in a circle."""
     MISSING = "missing"

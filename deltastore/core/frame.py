@@ -83,6 +83,12 @@ def _head(codec: Codec, cipher_name: str | None, plain_bytes: int) -> bytes:
     return head + _encode_length(plain_bytes)
 
 
+def declared_bytes(sealed: bytes) -> int:
+    """The length of the plain bytes, as a sealed payload declares it. Raises `CorruptPayloadError`."""
+    _, _, start = _read_codec(sealed)
+    return _decode_length(sealed, start)[0]
+
+
 def unseal(sealed: bytes, *, associated: bytes, cipher: Cipher | None = None) -> bytes:
     """Gives back what was sealed.
 

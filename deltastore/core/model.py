@@ -42,6 +42,8 @@ class SegmentKind(IntEnum):
     """A run of locations of one long container, shared by later anchors."""
     WRITES = 3
     """The pending writes of one `put_writes` call, with their items."""
+    PACK = 4
+    """Many segments of the other kinds, compressed together (`packing.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,18 @@ class NewSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentRow:
-    """One stored segment. `checkpoint_id` is the checkpoint that it was written with (for writes: written to)."""
+    """One stored segment, or one out of a pack.
+
+    Attributes:
+        segment_id: Its id; of a pack, the largest of those that it holds.
+        kind: What it is.
+        namespace: The namespace of the checkpoint; of a pack, empty.
+        checkpoint_id: The checkpoint that it was written with (for writes: written to); of a pack, the largest.
+        payload: What is sealed; plain where the segment comes out of a pack.
+        references: Other segments that it names; of a pack, those that its writes name and it does not hold.
+        first_checkpoint_id: Of a pack, the smallest checkpoint id of its segments; else None.
+        pack_id: The pack that it comes out of; None for a row of its own.
+    """
 
     segment_id: int
     kind: SegmentKind
@@ -96,6 +109,13 @@ class SegmentRow:
     checkpoint_id: bytes
     payload: bytes
     references: tuple[int, ...] = ()
+    first_checkpoint_id: bytes | None = None
+    pack_id: int | None = None
+
+    @property
+    def stored_id(self) -> int:
+        """The id of the row that it is in: its own, or that of its pack."""
+        return self.segment_id if self.pack_id is None else self.pack_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +151,8 @@ class Save:
         new_segments: Segments to insert with the row, in order.
         metadata: The metadata document to store if it is not there yet; None if it is known to be.
         epoch: The epoch of the thread for which the row's references are known to exist; None if it has none.
-        parent_writes: How many write segments the parent is expected to have; None if it doesn't matter.
+        parent_writes: How many write segments the parent is expected to have, without packed ones, which are proved by
+            the epoch; None if it doesn't matter.
         held_id: The oldest checkpoint that the caller's config names: the parent's id, and those of the graphs around
             a subgraph. A save that names one of a deleted thread is refused.
     """
@@ -213,7 +234,7 @@ class Chains:
         epoch: The thread's epoch when the rows were read.
         targets: Ordered keys of the requested checkpoints that exist and are visible, in the order of the request.
         rows: The targets and their ancestors back to the nearest anchors or known checkpoints, each once, in any order.
-        segments: All segments that a row's `segments` names, and all writes to the rows.
+        segments: All segments that a row's `segments` names, and all writes to the rows; those in packs as whole packs.
         metadata: The metadata documents of the targets.
     """
 
@@ -275,7 +296,7 @@ class ListEntry:
 class ThreadRows:
     """The structure of a whole thread, read under its exclusive lock.
 
-    `segments` have their payload only where it holds structure (pages); elsewhere it is empty.
+    `segments` have their payload only where it holds structure (pages, packs); elsewhere it is empty.
     `metadata` holds (metadata_id, run id found in the document or None).
     `revision` changes with every edit; `created_seconds` is the time of the thread's first row, since 1970.
     """
@@ -288,6 +309,11 @@ class ThreadRows:
     revision: int = 0
     pinned: bool = False
     created_seconds: float = 0.0
+
+    @property
+    def stored_ids(self) -> set[int]:
+        """Ids of the rows that the segments are in."""
+        return {segment.stored_id for segment in self.segments}
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +389,8 @@ class ThreadChanges:
     new_metadata: tuple[MetadataRow, ...] = field(default=())
     marks: tuple[tuple[str, bytes, bool, bool], ...] = ()
     """(namespace, checkpoint id, hidden, orphaned) to set without touching the payload; keeps the epoch."""
+    packs: tuple[SegmentRow, ...] = ()
+    """Packs in place of segments that are deleted."""
 
     def __bool__(self) -> bool:
         return bool(

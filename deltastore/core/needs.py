@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from deltastore.core.findings import Fault, Kind, shown
 from deltastore.core.model import index_of, segment_of
-from deltastore.core.opening import OpenedRow, Opening
+from deltastore.core.opened import OpenedRow
+from deltastore.core.opening import Opening
 from deltastore.core.payload import Anchor
 from deltastore.core.pieces import PieceList
 from deltastore.core.state import State
@@ -111,7 +112,10 @@ class Needs:
         return faults
 
     def _miss(self, segment_id: int, name: str, key: RowKey) -> Fault:
-        """The fault of a segment that is not there."""
+        """The fault of a segment that is not there: that of the pack which must hold it, if there is one."""
+        if (fault := self.opening.packs.fault_of(segment_id)) is not None:
+            self.bad[segment_id] = fault
+            return fault
         if segment_id not in self.missing:
             detail = f"it is missing; {name} needs it"
             fault = self.opening.fault(Kind.MISSING, f"segment {segment_id}", detail, key)

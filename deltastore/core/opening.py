@@ -23,8 +23,9 @@ from deltastore.core.frame import Cipher, unseal
 from deltastore.core.identifiers import thread_key
 from deltastore.core.mending import Mending, difference
 from deltastore.core.model import CheckpointRow, MetadataRow, SegmentKind, SegmentRow, location
+from deltastore.core.opened import OpenedPack, OpenedPacks, OpenedRow, OpenedSegment
+from deltastore.core.packing import open_pack
 from deltastore.core.payload import (
-    CheckpointPayload,
     checkpoint_binding,
     metadata_binding,
     segment_binding,
@@ -42,46 +43,6 @@ _Row = TypeVar("_Row")
 
 
 @dataclass(slots=True)
-class OpenedSegment:
-    """A segment as far as it opens.
-
-    Attributes:
-        head: The segment.
-        fault: Why it does not open; None if it does.
-        twin: That there are other copies, of which this is the sound one.
-        marks: What tells its items apart: 64 bits each, valid in this process only.
-        writes: Its writes, without items.
-        page: Its pieces, if it is a page.
-    """
-
-    head: SegmentHead
-    fault: Fault | None = None
-    twin: Fault | None = None
-    marks: array[int] = field(default_factory=lambda: array("q"))
-    writes: OpenSegment | None = None
-    page: PieceList | None = None
-
-
-@dataclass(slots=True)
-class OpenedRow:
-    """A checkpoint as far as it opens.
-
-    Attributes:
-        stored: The row as it is stored.
-        row: The row with the columns that its payload was made for.
-        payload: Its payload, or None if it does not open.
-        faults: What is wrong with it, or with the pages that it names.
-        metadata_fault: What is wrong with its metadata.
-    """
-
-    stored: CheckpointRow
-    row: CheckpointRow
-    payload: CheckpointPayload | None = None
-    faults: list[Fault] = field(default_factory=list)
-    metadata_fault: Fault | None = None
-
-
-@dataclass(slots=True)
 class Opening:
     """The rows of a thread, opened. Give it all segments with `take`, then call `finish`.
 
@@ -91,7 +52,8 @@ class Opening:
         cipher: Opens ciphered payloads.
         thread_id: The thread's id, if its row is there or the id was given.
         faults: All that is wrong with single rows.
-        segments: The segments by id.
+        segments: The segments by id, with those out of packs.
+        packs: The packs.
         rows: The checkpoints by key.
         documents: What is wrong with each metadata document, or None, by id.
         projections: Documents whose searchable form is not that of the exact one: the form that it should have.
@@ -105,6 +67,7 @@ class Opening:
     thread_id: str | None = None
     faults: list[Fault] = field(default_factory=list)
     segments: dict[int, OpenedSegment] = field(default_factory=dict)
+    packs: OpenedPacks = field(default_factory=OpenedPacks)
     rows: dict[RowKey, OpenedRow] = field(default_factory=dict)
     documents: dict[int, Fault | None] = field(default_factory=dict)
     projections: dict[int, str] = field(default_factory=dict)
@@ -126,17 +89,50 @@ class Opening:
         """Opens some segments with their payloads."""
         for segment_id, copies in _by_key(rows, lambda row: row.segment_id).items():
             self.payload_bytes += sum(len(copy.payload) for copy in copies)
-            row, fault = self._one_of(copies, f"segment {segment_id}", self._plain_segment)
-            head = SegmentHead(segment_id, row.kind, row.namespace, row.checkpoint_id, row.references, 0)
-            opened = self.segments[segment_id] = OpenedSegment(head)
-            self._note_repetition(row)
-            if fault is not None and not fault.is_mendable:
-                opened.fault = fault
-                continue
-            opened.twin = fault if len(set(copies)) > 1 else None
-            self._open_segment(opened, row)
+            name = f"pack {segment_id}" if copies[0].kind == SegmentKind.PACK else f"segment {segment_id}"
+            row, fault = self._one_of(copies, name, self._plain_segment)
+            lost = fault if fault is not None and not fault.is_mendable else None
+            twin = fault if len(set(copies)) > 1 else None
+            if row.kind == SegmentKind.PACK:
+                self._take_pack(row, lost, twin)
+            else:
+                self._take_segment(row, lost, twin)
+
+    def _take_segment(self, row: SegmentRow, lost: Fault | None, twin: Fault | None) -> None:
+        head = SegmentHead(row.segment_id, row.kind, row.namespace, row.checkpoint_id, row.references, 0, row.pack_id)
+        opened = self.segments[row.segment_id] = OpenedSegment(head)
+        self._note_repetition(row)
+        if lost is not None:
+            opened.fault = lost
+            return
+        opened.twin = twin
+        self._open_segment(opened, row)
+
+    def _take_pack(self, row: SegmentRow, lost: Fault | None, twin: Fault | None) -> None:
+        name = f"pack {row.segment_id}"
+        pack = OpenedPack(row.segment_id, row.first_checkpoint_id or b"", row.checkpoint_id, lost, twin)
+        self.packs.add(pack)
+        if lost is not None:
+            return
+        if NO_ID in row.references:
+            pack.fault = self.fault(Kind.PAYLOAD, name, "it refers to a segment without an id")
+            return
+        try:
+            segments = open_pack(row, self.cipher)
+        except StoredDataError as error:
+            pack.fault = self._unopened(error, name, None)
+            return
+        pack.first = min(segment.checkpoint_id for segment in segments)
+        if pack.first != row.first_checkpoint_id:
+            found, expected = (None if each is None else each.hex() for each in (row.first_checkpoint_id, pack.first))
+            detail = f"its row says that it begins with checkpoint key {found}, expected {expected}"
+            pack.trouble = self.fault(Kind.LINK, name, detail)
+        for segment in segments:
+            self._take_segment(segment, None, twin)
 
     def _plain_segment(self, row: SegmentRow) -> bytes:
+        if row.pack_id is not None:
+            return row.payload
         binding = segment_binding(row.kind, row.namespace, row.checkpoint_id)
         return unseal(row.payload, associated=binding, cipher=self.cipher)
 
@@ -310,7 +306,10 @@ class Opening:
         try:
             opened.payload = unpack_checkpoint(plain, row.segments, pages)
         except BrokenChainError as error:
-            damaged = [self.segments[each].fault for each in row.segments if each in self.segments]
+            damaged = [
+                self.segments[each].fault if each in self.segments else self.packs.fault_of(each)
+                for each in row.segments
+            ]
             faults = [fault for fault in damaged if fault is not None]
             opened.faults += faults or [self.fault(Kind.MISSING, name, error.message, row.key)]
         except CorruptPayloadError as error:

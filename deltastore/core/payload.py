@@ -135,7 +135,7 @@ def pack_checkpoint(payload: CheckpointPayload, old_pages: Sequence[int], new_pa
     body = payload.body
     if isinstance(body, Delta):
         sets = [[each.channel, each.kind, each.base, *_pack_script(each.script)] for each in body.sets]
-        return pack([DELTA, payload.volatile, _steps(body.consumed), body.header, list(body.dropped), sets])
+        return pack([DELTA, payload.volatile, steps_of(body.consumed), body.header, list(body.dropped), sets])
     first = int(has_values)
     slots = {-1 - position: first + position for position in range(new_pages)}
     slots |= {page: first + new_pages + position for position, page in enumerate(old_pages)}
@@ -213,7 +213,8 @@ def _unpack_document(document: list[Any], segments: Sequence[int], pages: Mappin
     return CheckpointPayload(volatile, Anchor(header, values, histories))
 
 
-def _steps(ids: Iterable[int]) -> list[int]:
+def steps_of(ids: Iterable[int]) -> list[int]:
+    """Ids in ascending order, each as the step from the one before (from 0)."""
     ordered = sorted(ids)
     return [each - before for before, each in zip([0, *ordered], ordered, strict=False)]
 

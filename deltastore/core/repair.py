@@ -22,7 +22,7 @@ from deltastore.core.draft import anchor_draft
 from deltastore.core.findings import Kind, Place, place_of, shown
 from deltastore.core.frame import seal, unseal
 from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, SegmentRow, ThreadChanges, ThreadRef
-from deltastore.core.opening import OpenedRow
+from deltastore.core.opened import OpenedRow
 from deltastore.core.payload import CheckpointPayload, checkpoint_binding
 from deltastore.core.sealing import seal_row
 from deltastore.core.survey import Removal, Repairs
@@ -219,14 +219,30 @@ class _Planner:
             elif segment.head.kind == SegmentKind.WRITES:
                 needed.add(segment_id)
         spare = self.inspection.closure(unneeded) - self.inspection.closure(needed)
+        self._quarantine_packs(spare)
         for segment_id, segment in sorted(opening.segments.items()):
             fault = segment.fault
+            if segment.head.pack_id is not None:
+                continue
             is_damaged = fault is not None and fault.kind in _DAMAGED
             if is_damaged or segment_id in spare:
                 reason = fault.detail if fault is not None and is_damaged else "nothing that stays needs it"
                 key = segment.head.namespace, segment.head.checkpoint_id
                 self.removals.append(Removal(reason, segment_id=segment_id))
                 self._act("quarantine", f"segment {segment_id}", reason, key)
+
+    def _quarantine_packs(self, spare: set[int]) -> None:
+        """Packs that do not open, and those in which there is nothing but what nothing needs."""
+        opening = self.inspection.opening
+        held: dict[int, set[int]] = {}
+        for segment_id, segment in opening.segments.items():
+            held.setdefault(segment.head.pack_id or 0, set()).add(segment_id)
+        for pack_id, pack in sorted(opening.packs.packs.items()):
+            is_damaged = pack.fault is not None and pack.fault.kind in _DAMAGED
+            if is_damaged or (pack.fault is None and pack_id in held and held[pack_id] <= spare):
+                reason = pack.fault.detail if pack.fault is not None else "nothing that stays needs what it holds"
+                self.removals.append(Removal(reason, segment_id=pack_id))
+                self._act("quarantine", f"pack {pack_id}", reason)
 
     def _quarantine_metadata(self, lost: set[RowKey]) -> None:
         opening = self.inspection.opening

@@ -80,7 +80,7 @@ class Counts:
         threads: Threads.
         checkpoints: Visible checkpoints.
         hidden: Deleted checkpoints that others need, or that the next sweep removes.
-        volumes: Rows by kind: `checkpoints`, `values`, `pages`, `writes`, `metadata`, `quarantine`.
+        volumes: Rows by kind: `checkpoints`, `values`, `pages`, `writes`, `packs`, `metadata`, `quarantine`.
         chains: Distances to anchors.
         disk_bytes: Each table with its indexes on disk, where the storage has such.
         days: Growth, oldest day first.

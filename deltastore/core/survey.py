@@ -27,7 +27,10 @@ class ThreadRow:
 
 @dataclass(frozen=True, slots=True)
 class SegmentHead:
-    """A segment without its payload. `kind` is what is stored, of a known kind or not."""
+    """A segment without its payload.
+
+    `kind` is what is stored, of a known kind or not; `pack_id` is the pack that it was in, or None.
+    """
 
     segment_id: int
     kind: int
@@ -35,6 +38,7 @@ class SegmentHead:
     checkpoint_id: bytes
     references: tuple[int, ...]
     payload_bytes: int
+    pack_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ here, from the structure of the whole thread:
 - a row that stays needs the segments that its payload names: items, pages, the writes it consumed, the writes and
   seeds of its histories; and segments need those that they repeat (`references`);
 - a visible checkpoint needs its pending writes;
+- a pack stays as long as anything in it is needed;
 - writes whose checkpoint has not arrived stay as long as it can still arrive: while the namespace has no newer one, and
   in any case until something is removed from the thread twice. (Epochs and segment ids are numbers of one sequence, so
   a segment below the epoch was there when something was removed before.)
@@ -33,7 +34,7 @@ class Sweep:
 
     Attributes:
         checkpoints: Keys of rows that no visible checkpoint needs.
-        segments: Ids of segments that no row that stays needs.
+        segments: Ids of segments that no row that stays needs; of packs in which there are only such.
         metadata: Ids of documents that no row that stays has.
     """
 
@@ -120,9 +121,10 @@ def sweep(
         if segment.kind == SegmentKind.WRITES and (awaited or (row is not None and not row.hidden)):
             needed.add(segment.segment_id)
     needed = _closure(needed, by_id)
+    stored = {segment.stored_id for segment in by_id.values() if segment.segment_id in needed}
     return Sweep(
         tuple(key for key in rows if key not in kept),
-        tuple(each for each in by_id if each not in needed),
+        tuple(sorted({segment.stored_id for segment in by_id.values()} - stored)),
         tuple(set(metadata_ids) - {rows[key].metadata_id for key in kept}),
     )
 

@@ -12,7 +12,8 @@ from deltastore.core.codec import Codec
 from deltastore.core.findings import Kind, ThreadFindings, finding_of, place_of, places_of, shown
 from deltastore.core.frame import Cipher
 from deltastore.core.model import SegmentKind, SegmentRow
-from deltastore.core.opening import OpenedRow, Opening
+from deltastore.core.opened import OpenedRow
+from deltastore.core.opening import Opening
 from deltastore.core.survey import SegmentHead, ThreadSurvey, batches
 from deltastore.core.sweep import RowKey, references
 from deltastore.core.walking import Walk
@@ -101,21 +102,25 @@ class Inspection:
         rows = self.opening.rows
         needed = self.closure(set().union(*(self.needs(key) for key in rows))) if rows else set()
         unswept = 0
+        unneeded = {pack.segment_id for pack in self.opening.packs.packs.values() if pack.fault is None}
         for segment_id, opened in self.opening.segments.items():
             head = opened.head
             has_row = (head.namespace, head.checkpoint_id) in rows
             if segment_id in needed or opened.fault is not None or (has_row and head.kind == SegmentKind.WRITES):
-                continue
-            if has_row:
+                unneeded.discard(head.pack_id or 0)
+            elif head.kind != SegmentKind.WRITES and head.pack_id is not None:
+                continue  # it goes with its pack
+            elif has_row:
                 unswept += 1
-                continue
-            self._note_orphan(head)
+            else:
+                self._note_orphan(head)
+                unneeded.discard(head.pack_id or 0)
         used = {opened.row.metadata_id for opened in rows.values()}
         for metadata_id, fault in self.opening.documents.items():
             if metadata_id not in used and fault is None:
                 self.orphan_metadata.add(metadata_id)
                 self.opening.fault(Kind.ORPHAN, f"metadata {metadata_id}", "no checkpoint has it")
-        return unswept + _unneeded(rows)
+        return unswept + len(unneeded) + _unneeded(rows)
 
     def _note_orphan(self, head: SegmentHead) -> None:
         key = head.namespace, head.checkpoint_id

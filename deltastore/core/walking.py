@@ -25,7 +25,8 @@ from deltastore.core.comparing import Comparison
 from deltastore.core.findings import Fault, Kind, shown
 from deltastore.core.model import SegmentKind
 from deltastore.core.needs import Needs
-from deltastore.core.opening import OpenedRow, OpenedSegment, Opening
+from deltastore.core.opened import OpenedRow, OpenedSegment
+from deltastore.core.opening import Opening
 from deltastore.core.payload import Anchor, Delta
 from deltastore.core.state import State
 from deltastore.core.sweep import RowKey
@@ -165,7 +166,11 @@ class Walk:
         """Faults of the segments that a load opens with the row."""
         named = [self.opening.segments.get(each) for each in opened.row.segments]
         found = [each for each in named if each is not None] + self._writes.get(opened.row.key, [])
-        return {fault for each in found for fault in (each.fault, each.twin) if fault is not None}
+        packed = map(
+            self.opening.packs.fault_of, (each for each in opened.row.segments if each not in self.opening.segments)
+        )
+        faults = {fault for each in found for fault in (each.fault, each.twin) if fault is not None}
+        return faults | set(filter(None, packed)) | self.opening.packs.faults_around(opened.row.checkpoint_id)
 
     def _check_link(self, opened: OpenedRow, chain: set[Fault]) -> None:
         """The parent is there, at the depth that the row builds on."""
@@ -224,6 +229,9 @@ class Walk:
         found = {each.head.segment_id: each for each in self._writes.get(parent, ())} if parent else {}
         wanted = set(body.consumed)
         missing = sorted(wanted - found.keys())
+        if packed := set(filter(None, map(self.opening.packs.fault_of, missing))):
+            chain |= packed
+            return None
         if missing:
             detail = f"the writes that it was made with are missing: segments {missing}; {_unwritten(parent)}"
             name = f"checkpoint {shown(opened.row.checkpoint_id)}"
@@ -236,7 +244,7 @@ class Walk:
     # --- what states need
 
     def _pending(self, key: RowKey) -> set[Fault]:
-        faults: set[Fault] = set()
+        faults = self.opening.packs.damaged_around(key[1])
         for segment in self._writes.get(key, ()):
             if segment.fault is not None:
                 faults.add(segment.fault)

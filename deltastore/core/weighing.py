@@ -23,6 +23,7 @@ from deltastore.core.counting import chains_of
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.header import Header
 from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadRef, index_of, segment_of
+from deltastore.core.packing import unpacked
 from deltastore.core.payload import (
     Anchor,
     CheckpointPayload,
@@ -97,15 +98,24 @@ class Weighing:
     def take(self, rows: Iterable[SegmentRow]) -> None:
         """Opens segments. Raises `StoredDataError`."""
         for row in rows:
-            plain = open_plain(self.thread, row, self.cipher)
-            self._count(_KINDS[row.kind], len(row.payload), len(plain))
-            opened = UNPACK[row.kind](row.segment_id, plain)
-            self._lengths[row.segment_id] = [len(item) - 1 for item in opened.items]
-            if opened.page is not None:
-                self._pages[row.segment_id] = opened.page
-            if row.kind == SegmentKind.WRITES:
-                light = self._by_id[row.segment_id] = OpenSegment(row.segment_id, (), opened.writes)
-                self._writes.setdefault((row.namespace, row.checkpoint_id), []).append(light)
+            if row.kind == SegmentKind.PACK:
+                segments = list(unpacked(self.thread, [row], self.cipher))
+                self._count("packs", len(row.payload), sum(len(segment.payload) for segment in segments))
+                for segment in segments:
+                    self._take(segment, segment.payload)
+            else:
+                plain = open_plain(self.thread, row, self.cipher)
+                self._count(_KINDS[row.kind], len(row.payload), len(plain))
+                self._take(row, plain)
+
+    def _take(self, row: SegmentRow, plain: bytes) -> None:
+        opened = UNPACK[row.kind](row.segment_id, plain)
+        self._lengths[row.segment_id] = [len(item) - 1 for item in opened.items]
+        if opened.page is not None:
+            self._pages[row.segment_id] = opened.page
+        if row.kind == SegmentKind.WRITES:
+            light = self._by_id[row.segment_id] = OpenSegment(row.segment_id, (), opened.writes)
+            self._writes.setdefault((row.namespace, row.checkpoint_id), []).append(light)
 
     def finish(self) -> ThreadWeight:
         """The weights, once all segments were taken. Raises `StoredDataError`."""

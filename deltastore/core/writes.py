@@ -47,12 +47,16 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A segment, opened: the items that it holds and, for writes, the writes of its call; for a page, its pieces."""
+    """A segment, opened: the items that it holds and, for writes, the writes of its call; for a page, its pieces.
+
+    `is_packed` says that it comes out of a pack (`packing.py`).
+    """
 
     segment_id: int
     items: Sequence[bytes]
     writes: tuple[Write, ...] = ()
     page: PieceList | None = None
+    is_packed: bool = False
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from deltastore.importer.source import Node, ThreadShape
 from deltastore.importer.stock_rows import joined
 from deltastore.loaded import ItemReader
 from deltastore.storage import ThreadView
+from deltastore.structure import read_segments
 
 WriteKey = tuple[str, bytes, str, int]
 SEGMENTS_PAGE = 256
@@ -169,7 +170,7 @@ async def stored_writes(view: ThreadView, rows: ThreadRows, cipher: Cipher | Non
     orphans: dict[tuple[str, bytes], list[OpenSegment]] = {}
     kept: dict[int, OpenSegment] = {}
     for start in range(0, len(ids), SEGMENTS_PAGE):
-        page = await view.segments(ids[start : start + SEGMENTS_PAGE])
+        page = await read_segments(view, rows.thread, ids[start : start + SEGMENTS_PAGE], cipher)
         for row in sorted(page, key=lambda each: each.segment_id):
             opened, checkpoint = open_segment(rows.thread, row, cipher), (row.namespace, row.checkpoint_id)
             for write in opened.writes:
@@ -182,7 +183,7 @@ async def stored_writes(view: ThreadView, rows: ThreadRows, cipher: Cipher | Non
                 orphans.setdefault(checkpoint, []).append(opened)
                 kept[row.segment_id] = opened
     needed = {one for opened in kept.values() for write in opened.writes for one in write.pieces.segment_ids()}
-    for row in await view.segments(sorted(needed - kept.keys())) if needed - kept.keys() else ():
+    for row in await read_segments(view, rows.thread, sorted(needed - kept.keys()), cipher):
         kept[row.segment_id] = open_segment(rows.thread, row, cipher)
     items = ItemReader(f"thread {rows.thread.thread_id!r}", kept)
     return StoredWrites(keys, {key: list(found.values()) for key, found in special.items()}, orphans, items)

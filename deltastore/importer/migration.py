@@ -45,6 +45,7 @@ from deltastore.importer.source import Node, OpenThread, SkipThread, Source, Thr
 from deltastore.importer.tree import order_of
 from deltastore.importer.verify import Verifier, Verify, chosen
 from deltastore.storage import ThreadEdit, ThreadView
+from deltastore.structure import read_rows
 
 STALE_SECONDS = 24 * 3600.0
 """Parts of a thread that the source does not have are removed when nobody added to them for so long."""
@@ -241,7 +242,7 @@ class Migration:
 
     async def _standing(self, view: ThreadView, plan: Plan) -> tuple[Status, str]:
         """What is to become of a thread, and why."""
-        rows = await view.rows()
+        rows = await read_rows(view, self.target.cipher)
         if rows is None:
             return Status.IMPORTED, ""
         found, reason = await standing(view, rows, plan.shape, plan.wanted, self.target.cipher)

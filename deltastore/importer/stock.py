@@ -38,6 +38,7 @@ from deltastore.importer.tables import thread_on
 from deltastore.importer.verify import chosen
 from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, translate
 from deltastore.postgres.naming import quote_schema
+from deltastore.structure import read_rows
 
 PREFIX = "stock-"
 PAGE = 32
@@ -189,14 +190,14 @@ class _Back:
                     await self.connection.execute(f"DELETE FROM {table} WHERE thread_id = $1", thread.thread_id)  # noqa: S608 - fixed names
             outcome = await self._write(thread, ours, status)
             async with self.target.engine.storage.view(thread.key) as view:
-                if not ours.is_still(await view.rows()):
+                if not ours.is_still(await read_rows(view, self.target.cipher)):
                     raise SkipThread("it changed in deltastore while it was read; nothing was written, run again")
             return outcome
 
     async def _ours(self, thread: ThreadRef) -> _Ours:
         """Raises `SkipThread` if there is nothing of the thread in deltastore."""
         async with self.target.engine.storage.view(thread.key) as view:
-            rows = await view.rows()
+            rows = await read_rows(view, self.target.cipher)
             nodes = [] if rows is None else [_node_of(row) for row in rows.checkpoints if not row.hidden]
             if rows is None or not nodes:
                 raise SkipThread("deltastore has no checkpoint of this thread")

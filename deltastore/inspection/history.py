@@ -24,6 +24,7 @@ from deltastore.core.frame import Cipher
 from deltastore.core.header import same
 from deltastore.core.identifiers import unpack_checkpoint_id
 from deltastore.core.model import Chains, ListEntry, ListQuery, ThreadRef
+from deltastore.core.packing import unpacked
 from deltastore.core.state import State, Value
 from deltastore.core.writes import OpenSegment, effective
 from deltastore.engine import Engine
@@ -102,7 +103,8 @@ class _Structure:
     @classmethod
     def of(cls, engine: Engine, codec: Codec, cipher: Cipher | None, chains: Chains, namespace: str) -> _Structure:
         ignored = engine.options.ignored_channels
-        chain = Chain.of(chains.thread, namespace, chains.rows, chains.segments, ignored, cipher)
+        segments = unpacked(chains.thread, chains.segments, cipher)
+        chain = Chain.of(chains.thread, namespace, chains.rows, segments, ignored, cipher)
         return cls(codec, cipher, chain, dict(chain.segments))
 
     async def load_triggers(self, engine: Engine, listed: Sequence[ListEntry]) -> None:
@@ -115,10 +117,14 @@ class _Structure:
             if is_plumbing(channel)
             for each in value.pieces.segment_ids()
         }
-        if missing := sorted(needed - self.segments.keys()):
-            for row in await engine.storage.load_segments(self.chain.thread.key, missing):
-                with suppress(StoredDataError):
-                    self.segments[row.segment_id] = open_segment(self.chain.thread, row, self.cipher)
+        wanted = needed - self.segments.keys()
+        rows = [self.chain.spare[each] for each in wanted & self.chain.spare.keys()]
+        if missing := sorted(wanted - self.chain.spare.keys()):
+            loaded = await engine.storage.load_segments(self.chain.thread.key, missing)
+            rows += [row for row in unpacked(self.chain.thread, loaded, self.cipher) if row.segment_id in wanted]
+        for row in rows:
+            with suppress(StoredDataError):
+                self.segments[row.segment_id] = open_segment(self.chain.thread, row, self.cipher)
 
     def entry(self, engine: Engine, listed: ListEntry) -> HistoryEntry:
         """One checkpoint's entry."""

@@ -25,6 +25,7 @@ from langgraph.checkpoint.base import (
 from deltastore.conversion import convert, validate
 from deltastore.core import metadata as metadatas
 from deltastore.core.codec import Codec
+from deltastore.core.compacted import CompactedThread, Compaction
 from deltastore.core.containment import contains
 from deltastore.core.frame import Cipher
 from deltastore.core.memo import Memos
@@ -205,6 +206,18 @@ class Calls:
                     f"thread {target.thread_id!r} exists, so thread {source.thread_id!r} was not copied onto it",
                     hint="delete the target first, or copy to another id",
                 )
+
+        return call
+
+    def compact_thread(self, thread_id: str) -> Call[CompactedThread]:
+        """Compacts a thread."""
+        thread, cipher = validate.thread(thread_id), self.cipher
+
+        async def call(engine: Engine) -> CompactedThread:
+            outcome = await engine.repacking.compact(thread, cipher)
+            if outcome.status is Compaction.MISSING:
+                raise InvalidConfigError(f"there is no thread {thread.thread_id!r}")
+            return outcome
 
         return call
 

@@ -33,6 +33,7 @@ from deltastore.core.retention import RetentionPolicy
 from deltastore.engine import Engine
 from deltastore.langgraph.bridge import Bridge, Done, Open
 from deltastore.langgraph.calls import Calls
+from deltastore.langgraph.compacting import CompactingSaver
 from deltastore.langgraph.observed import observed_calls
 from deltastore.langgraph.serializer import LoadedTypesSerializer
 from deltastore.observing import Observer
@@ -44,7 +45,7 @@ MEMO_BYTES = 64 * 1024 * 1024
 T = TypeVar("T")
 
 
-class EngineSaver(BaseCheckpointSaver[Any]):
+class EngineSaver(CompactingSaver, BaseCheckpointSaver[Any]):
     """LangGraph's checkpointer over an engine. `DeltaSaver` adds the ways to make one."""
 
     def __init__(

@@ -145,8 +145,10 @@ class MemoryStorage:
             if thread is None:
                 return []
             found = thread.found(segment_ids)
-            repeated = {each for row in found if row.kind is SegmentKind.WRITES for each in row.references}
-            return found + thread.found(sorted(repeated - set(segment_ids)))
+            repeating = (SegmentKind.WRITES, SegmentKind.PACK)
+            repeated = {each for row in found if row.kind in repeating for each in row.references}
+            more = thread.found(sorted(repeated - set(segment_ids)))
+            return found + [row for row in more if row not in found]
 
     async def list_checkpoints(self, query: ListQuery) -> list[ListEntry]:
         """One page of visible checkpoints, newest first (see `ListCursor` for the order)."""
@@ -373,9 +375,11 @@ def _parent_of(thread: MemoryThread | None, row: CheckpointRow) -> CheckpointRow
 
 
 def _segments_of(thread: MemoryThread, rows: dict[tuple[str, bytes], CheckpointRow]) -> Iterator[SegmentRow]:
-    """What the rows name and the writes to them."""
-    named = {number for row in rows.values() for number in row.segments}
+    """What the rows name, the writes to them, and packs that may hold such writes."""
+    named = set(map(thread.holders(), (number for row in rows.values() for number in row.segments)))
     for number, segment in thread.segments.items():
         is_write = segment.kind is SegmentKind.WRITES and (segment.namespace, segment.checkpoint_id) in rows
-        if number in named or is_write:
+        first, last = segment.first_checkpoint_id, segment.checkpoint_id
+        spans = first is not None and any(first <= checkpoint_id <= last for _, checkpoint_id in rows)
+        if number in named or is_write or spans:
             yield segment

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -26,6 +27,7 @@ from deltastore.core.survey import Repairs, ThreadRow, ThreadSurvey, head_of
 
 _Key = TypeVar("_Key")
 _Row = TypeVar("_Row")
+_WITH_STRUCTURE = (SegmentKind.PAGES, SegmentKind.PACK)
 
 
 @dataclass
@@ -78,8 +80,23 @@ class MemoryThread:
         return number
 
     def found(self, segment_ids: Sequence[int]) -> list[SegmentRow]:
-        """Those of the segments that are there."""
-        return [self.segments[number] for number in dict.fromkeys(segment_ids) if number in self.segments]
+        """Those of the segments that are there; for one in a pack, the pack."""
+        stored = map(self.holders(), segment_ids)
+        return [self.segments[number] for number in dict.fromkeys(stored) if number in self.segments]
+
+    def holders(self) -> Callable[[int], int]:
+        """A function from the id of a segment to that of the row that it is in: a pack, or its own."""
+        packs = sorted(pack.segment_id for pack in self.packs())
+
+        def holder(segment_id: int) -> int:
+            position = bisect_left(packs, segment_id)
+            return packs[position] if position < len(packs) else segment_id
+
+        return holder
+
+    def packs(self) -> list[SegmentRow]:
+        """Its packs."""
+        return [segment for segment in self.segments.values() if segment.kind is SegmentKind.PACK]
 
 
 class MemorySurvey:
@@ -126,7 +143,7 @@ class MemoryEdit:
             epoch=self.thread.epoch,
             checkpoints=tuple(self.thread.checkpoints.values()),
             segments=tuple(
-                segment if segment.kind is SegmentKind.PAGES else replace(segment, payload=b"")
+                segment if segment.kind in _WITH_STRUCTURE else replace(segment, payload=b"")
                 for segment in self.thread.segments.values()
             ),
             metadata=tuple((number, run_id_of(metadata)) for number, metadata in self.thread.metadata.items()),
@@ -157,7 +174,12 @@ class MemoryEdit:
 
     async def is_still(self, rows: ThreadRows) -> bool:
         """Whether the thread is what it was when `rows` were read."""
-        return await self.rows() == rows
+        now = await self.rows()
+        return (
+            now is not None
+            and now.stored_ids == rows.stored_ids
+            and replace(now, segments=()) == replace(rows, segments=())
+        )
 
     async def remove(self) -> None:
         """Removes the thread when the edit ends."""
@@ -177,6 +199,7 @@ class MemoryEdit:
                 thread.checkpoints[stored.key] = replace(stored, hidden=hidden, orphaned=orphaned)
         _drop(thread.checkpoints, changes.delete_checkpoints)
         _drop(thread.segments, changes.delete_segments)
+        thread.segments.update({pack.segment_id: pack for pack in changes.packs})
         _drop(thread.metadata, changes.delete_metadata)
         if changes.removes:
             thread.epoch = next(self._numbers)

@@ -74,7 +74,7 @@ class PostgresEdit(PostgresView):
         if head is None or (head.epoch, head.revision, head.pinned) != (rows.epoch, rows.revision, rows.pinned):
             return False
         counts = await self._queries.count_rows(self._connection, self._key)
-        return counts == (len(rows.checkpoints), len(rows.segments))
+        return counts == (len(rows.checkpoints), len(rows.stored_ids))
 
     async def remove(self) -> None:
         """Removes all rows of the thread, and remembers that."""
@@ -111,16 +111,20 @@ class PostgresEdit(PostgresView):
             await queries.delete_checkpoints(connection, key, changes.delete_checkpoints)
         if changes.delete_segments:
             await queries.delete_segments(connection, key, changes.delete_segments)
+        if changes.packs:
+            await queries.insert_segment(connection, key, changes.packs)
         if changes.delete_metadata:
             await queries.delete_metadata(connection, key, changes.delete_metadata)
-        if changes.removes:
-            await queries.renew_epoch(connection, key)
+        await (queries.renew_epoch if changes.removes else queries.renew_revision)(connection, key)
+        self._note(changes)
+
+    def _note(self, changes: ThreadChanges) -> None:
+        """What the log is to say: nothing, if rows were only marked, or exchanged for packs."""
+        if changes.removes and not changes.packs:
             self._removed = (
                 f"{len(changes.delete_checkpoints)} checkpoints, {len(changes.delete_segments)} segments and "
                 f"{len(changes.delete_metadata)} metadata documents, rewrote {len(changes.updates)} checkpoints"
             )
-        else:
-            await queries.renew_revision(connection, key)
 
     async def restart(self, thread: ThreadRef) -> None:
         """Removes all rows of the thread and makes its row anew, so that nobody else can until the transaction ends."""

@@ -133,8 +133,18 @@ WITH RECURSIVE wanted AS MATERIALIZED (
         OFFSET 0
     ) AS parent
     WHERE chain.depth > 0
+), packs AS MATERIALIZED (
+    SELECT segment_id, first_checkpoint_id, checkpoint_id FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND kind = 4
+), packed AS MATERIALIZED (
+    SELECT ARRAY(SELECT segment_id FROM packs ORDER BY segment_id) AS ids
 ), named AS MATERIALIZED (
-    SELECT DISTINCT unnest(segments) AS id FROM chain
+    SELECT coalesce(packed.ids[width_bucket(of_row.id - 1, packed.ids) + 1], of_row.id) AS id
+    FROM (SELECT unnest(segments) AS id FROM chain) AS of_row CROSS JOIN packed
+    UNION
+    SELECT segment_id FROM packs WHERE EXISTS (
+        SELECT FROM chain WHERE chain.checkpoint_id BETWEEN packs.first_checkpoint_id AND packs.checkpoint_id
+    )
 )
 SELECT 0::smallint AS part, epoch AS number, thread_id AS label, NULL::bytea AS checkpoint_id, NULL::bytea AS parent_id,
     NULL::integer AS small, NULL::boolean AS hidden, NULL::boolean AS orphaned, NULL::text AS ids,
@@ -147,7 +157,7 @@ UNION ALL
 SELECT 2, named.id, namespace, checkpoint_id, NULL, kind, NULL, NULL, segment_references::text, payload
 FROM named CROSS JOIN LATERAL (
     SELECT namespace, checkpoint_id, kind, segment_references, payload FROM {schema}.delta_segments
-    WHERE thread_key = $1 AND segment_id = named.id AND kind = 2
+    WHERE thread_key = $1 AND segment_id = named.id AND kind IN (2, 4)
     OFFSET 0
 ) AS page
 UNION ALL

@@ -212,7 +212,7 @@ class Queries:
         return [rows.checkpoint_row(record) for record in records]
 
     async def edit_segments(self, connection: AnyConnection, thread_key: bytes) -> list[SegmentRow]:
-        """All segments of a thread, with the payload of pages only."""
+        """All segments of a thread, with the payload of pages and packs only."""
         records = await connection.fetch(self.text["edit_segments"], thread_key)
         return rows.segment_rows(records)
 
@@ -298,7 +298,7 @@ class Queries:
             self.text["insert_segment"],
             [
                 (thread_key, each.segment_id, int(each.kind), each.namespace, each.checkpoint_id,
-                 rows.array_or_null(each.references), each.payload)
+                 rows.array_or_null(each.references), each.payload, each.first_checkpoint_id)
                 for each in segments
             ],
         )  # fmt: skip

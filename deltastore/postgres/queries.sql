@@ -129,6 +129,8 @@ SELECT
 -- ($4). Parts of the answer: 0 the thread, 1 checkpoints, 2 segments, 3 metadata of the targets.
 -- LATERAL with OFFSET 0 leaves the planner no choice but one descent of the index per row: planning once for all
 -- threads, it would expect a short one and read it whole.
+-- A segment that is in a pack is found there: packs have the largest id that they hold, so it is the first one from that
+-- id on, if there is one. What packs say of writes is only from which checkpoint to which they may be.
 WITH RECURSIVE known AS MATERIALIZED (
     SELECT CASE WHEN epoch = $4::bigint THEN $5::text::bytea[] ELSE '{}' END AS ids
     FROM {schema}.delta_threads WHERE thread_key = $1 LIMIT 1
@@ -153,8 +155,18 @@ WITH RECURSIVE known AS MATERIALIZED (
         OFFSET 0
     ) AS parent
     WHERE chain.depth > 0 AND NOT chain.checkpoint_id = ANY ((SELECT ids FROM known)::bytea[])
+), packs AS MATERIALIZED (
+    SELECT segment_id, first_checkpoint_id, checkpoint_id FROM {schema}.delta_segments
+    WHERE thread_key = $1 AND kind = 4
+), packed AS MATERIALIZED (
+    SELECT ARRAY(SELECT segment_id FROM packs ORDER BY segment_id) AS ids
 ), named AS MATERIALIZED (
-    SELECT DISTINCT unnest(segments) AS id FROM chain
+    SELECT coalesce(packed.ids[width_bucket(of_row.id - 1, packed.ids) + 1], of_row.id) AS id
+    FROM (SELECT unnest(segments) AS id FROM chain) AS of_row CROSS JOIN packed
+    UNION
+    SELECT segment_id FROM packs WHERE EXISTS (
+        SELECT FROM chain WHERE chain.checkpoint_id BETWEEN packs.first_checkpoint_id AND packs.checkpoint_id
+    )
 ), described AS MATERIALIZED (
     SELECT DISTINCT metadata_id AS id FROM chain JOIN wanted ON checkpoint_id = wanted.id WHERE NOT hidden
 )
@@ -187,17 +199,26 @@ FROM described CROSS JOIN LATERAL (
 ) AS metadata;
 
 -- name: load_segments
--- Segments by their ids, and those that the writes among them repeat items of.
-WITH named AS MATERIALIZED (
+-- Segments by their ids, and those that the writes among them repeat items of; for each the pack that holds it, if it is
+-- in one.
+WITH packed AS MATERIALIZED (
+    SELECT ARRAY(
+        SELECT segment_id FROM {schema}.delta_segments WHERE thread_key = $1 AND kind = 4 ORDER BY segment_id
+    ) AS ids
+), named AS MATERIALIZED (
     SELECT segment.*
-    FROM (SELECT DISTINCT unnest($2::text::bigint[]) AS id) AS wanted CROSS JOIN LATERAL (
+    FROM (
+        SELECT DISTINCT coalesce(packed.ids[width_bucket(given.id - 1, packed.ids) + 1], given.id) AS id
+        FROM (SELECT unnest($2::text::bigint[]) AS id) AS given CROSS JOIN packed
+    ) AS wanted CROSS JOIN LATERAL (
         SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references
         FROM {schema}.delta_segments
         WHERE thread_key = $1 AND segment_id = wanted.id
         OFFSET 0
     ) AS segment
 ), repeated AS MATERIALIZED (
-    SELECT DISTINCT unnest(segment_references) AS id FROM named WHERE kind = 3
+    SELECT coalesce(packed.ids[width_bucket(reference.id - 1, packed.ids) + 1], reference.id) AS id
+    FROM (SELECT unnest(segment_references) AS id FROM named WHERE kind IN (3, 4)) AS reference CROSS JOIN packed
     EXCEPT SELECT segment_id FROM named
 )
 SELECT segment_id, kind, namespace, checkpoint_id, payload, segment_references::text FROM named
@@ -402,8 +423,8 @@ SELECT namespace, checkpoint_id, parent_id, depth, segments::text AS segments, p
 FROM {schema}.delta_checkpoints WHERE thread_key = $1;
 
 -- name: edit_segments
--- All segments of the thread, with the payload of pages only.
-SELECT segment_id, kind, namespace, checkpoint_id, CASE WHEN kind = 2 THEN payload ELSE '' END AS payload,
+-- All segments of the thread, with the payload of pages and packs only.
+SELECT segment_id, kind, namespace, checkpoint_id, CASE WHEN kind IN (2, 4) THEN payload ELSE '' END AS payload,
     segment_references::text
 FROM {schema}.delta_segments WHERE thread_key = $1;
 
@@ -472,10 +493,10 @@ RETURNING epoch, revision, thread_id, pinned, extract(epoch FROM created_at)::do
 SELECT nextval('{schema}.delta_numbers') AS number FROM generate_series(1, $1::integer);
 
 -- name: insert_segment
--- One segment of a thread that is written as a whole.
+-- One segment that has its id: of a thread that is written as a whole, or a pack.
 INSERT INTO {schema}.delta_segments
-    (thread_key, segment_id, kind, namespace, checkpoint_id, segment_references, payload)
-VALUES ($1, $2, $3, $4, $5, $6::text::bigint[], $7);
+    (thread_key, segment_id, kind, namespace, checkpoint_id, segment_references, payload, first_checkpoint_id)
+VALUES ($1, $2, $3, $4, $5, $6::text::bigint[], $7, $8);
 
 -- name: insert_checkpoint
 -- One checkpoint of a thread that is written as a whole.
@@ -556,8 +577,8 @@ FROM {schema}.delta_checkpoints WHERE thread_key = $1;
 -- name: copy_segments
 -- All segments of a thread under another key; they keep their ids, so that all references stay right.
 INSERT INTO {schema}.delta_segments
-    (thread_key, segment_id, kind, namespace, checkpoint_id, segment_references, payload)
-SELECT $2, segment_id, kind, namespace, checkpoint_id, segment_references, payload
+    (thread_key, segment_id, kind, namespace, checkpoint_id, segment_references, payload, first_checkpoint_id)
+SELECT $2, segment_id, kind, namespace, checkpoint_id, segment_references, payload, first_checkpoint_id
 FROM {schema}.delta_segments WHERE thread_key = $1;
 
 -- name: copy_metadata

@@ -28,7 +28,7 @@ WHERE checkpoint.thread_key = $1 AND checkpoint.ctid = copy.place AND copy.numbe
 DELETE FROM {schema}.delta_segments AS segment
 USING (
     SELECT ctid AS place, row_number() OVER (
-        PARTITION BY segment_id, kind, namespace, checkpoint_id, segment_references, payload
+        PARTITION BY segment_id, kind, namespace, checkpoint_id, segment_references, payload, first_checkpoint_id
     ) AS number
     FROM {schema}.delta_segments WHERE thread_key = $1
 ) AS copy
@@ -67,7 +67,8 @@ WITH gone AS (
 INSERT INTO {schema}.delta_quarantine (thread_key, source, reason, columns, payload)
 SELECT $1, 'delta_segments', $4::text, jsonb_build_object(
     'thread_key', thread_key, 'segment_id', segment_id, 'kind', kind, 'namespace', namespace,
-    'checkpoint_id', checkpoint_id, 'segment_references', segment_references
+    'checkpoint_id', checkpoint_id, 'segment_references', segment_references,
+    'first_checkpoint_id', first_checkpoint_id
 ), payload
 FROM gone;
 

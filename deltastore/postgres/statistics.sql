@@ -16,7 +16,7 @@ FROM {schema}.delta_checkpoints;
 
 -- name: count_volumes
 -- Rows of the other tables by kind.
-SELECT CASE kind WHEN 1 THEN 'values' WHEN 2 THEN 'pages' ELSE 'writes' END AS kind, count(*) AS rows,
+SELECT CASE kind WHEN 1 THEN 'values' WHEN 2 THEN 'pages' WHEN 3 THEN 'writes' ELSE 'packs' END AS kind, count(*) AS rows,
     sum(octet_length(payload))::bigint AS payload_bytes
 FROM {schema}.delta_segments GROUP BY 1
 UNION ALL

@@ -97,6 +97,6 @@ class PostgresSurvey:
 
 def _segment_row(record: Any) -> SegmentRow:
     """A segment whose kind may be one that nobody knows."""
-    segment_id, kind, namespace, checkpoint_id, payload, references = record
+    segment_id, kind, namespace, checkpoint_id, payload, references, first = record
     known = SegmentKind(kind) if kind in {int(each) for each in SegmentKind} else cast("SegmentKind", kind)
-    return SegmentRow(segment_id, known, namespace, checkpoint_id, payload, rows.numbers(references))
+    return SegmentRow(segment_id, known, namespace, checkpoint_id, payload, rows.numbers(references), first)

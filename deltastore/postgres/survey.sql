@@ -57,5 +57,5 @@ SELECT count(*) AS number FROM {schema}.delta_quarantine WHERE thread_key = $1;
 -- name: survey_payloads
 -- Some segments with their payloads.
 SELECT segment_id, kind, namespace, checkpoint_id, payload,
-    array_replace(segment_references, NULL, 0)::text AS segment_references
+    array_replace(segment_references, NULL, 0)::text AS segment_references, first_checkpoint_id
 FROM {schema}.delta_segments WHERE thread_key = $1 AND segment_id = ANY ($2::text::bigint[]);

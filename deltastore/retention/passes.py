@@ -37,6 +37,7 @@ from deltastore.errors import DatabaseUnavailableError, SchemaVersionError, Thre
 from deltastore.options import EngineOptions
 from deltastore.retention.planning import Plan, Planner
 from deltastore.storage import Storage, ThreadEdit, ThreadView
+from deltastore.structure import read_rows
 
 THREADS_PER_PAGE = 100
 UNLOCKED_ATTEMPTS = 4
@@ -139,7 +140,7 @@ class _Pass:
         storage = self.retention.storage
         for _ in range(UNLOCKED_ATTEMPTS):
             async with storage.view(thread.key) as view:
-                rows = await view.rows()
+                rows = await read_rows(view, self.planner.cipher)
                 plan = await self.planner.plan(view, rows)
             if self.dry_run or rows is None or not plan:
                 return plan
@@ -153,7 +154,7 @@ class _Pass:
                 return plan
         async with storage.edit(thread.key, bounds) as edit:
             held = monotonic()
-            plan = await self.planner.plan(edit, await edit.rows())
+            plan = await self.planner.plan(edit, await read_rows(edit, self.planner.cipher))
             if plan:
                 await _change(edit, plan)
         self._released(thread, held)

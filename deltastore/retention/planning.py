@@ -104,7 +104,7 @@ class Planner:
             return None
         position, decision = await self.decide(view, rows)
         if decision.whole_thread:
-            ids = [segment.segment_id for segment in rows.segments], [each for each, _ in rows.metadata]
+            ids = sorted(rows.stored_ids), [each for each, _ in rows.metadata]
             freed_bytes = sum(len(row.payload) for row in rows.checkpoints) + await view.payload_bytes(*ids)
             return Plan(position if decision.checkpoints else None, decision, ThreadChanges(), freed_bytes)
         if position is None:

@@ -1,4 +1,4 @@
--- The whole schema with its four large tables partitioned by hash of the thread key, in place of migrations 1 to 4.
+-- The whole schema with its four large tables partitioned by hash of the thread key, in place of migrations 1 to 5.
 --
 -- For the operator: run it in a new, empty schema, before the first `setup`; change the number of partitions first if 16
 -- is not right, since it cannot be changed later. Every statement of a running graph names one thread key, so it meets
@@ -81,25 +81,35 @@ CREATE TABLE {schema}.delta_segments (
     checkpoint_id bytea NOT NULL,
     segment_references bigint[],
     payload bytea NOT NULL,
+    first_checkpoint_id bytea,
     CONSTRAINT delta_segments_pkey PRIMARY KEY (thread_key, segment_id) WITH (fillfactor = 100)
 ) PARTITION BY HASH (thread_key);
 
 CREATE INDEX delta_segments_writes ON {schema}.delta_segments (thread_key, namespace, checkpoint_id)
     WITH (fillfactor = 100) WHERE kind = 3;
 
+CREATE INDEX delta_segments_packs ON {schema}.delta_segments (thread_key, segment_id) WHERE kind = 4;
+
 ALTER TABLE {schema}.delta_segments ALTER COLUMN payload SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE {schema}.delta_segments IS 'Immutable batches of items, written once, referred to by id.';
 COMMENT ON INDEX {schema}.delta_segments_writes IS
     'Pending writes by their checkpoint. Values and pages are found by the ids that checkpoints name.';
-COMMENT ON COLUMN {schema}.delta_segments.segment_id IS 'Grows with every save of the thread.';
-COMMENT ON COLUMN {schema}.delta_segments.kind IS '1 values of a checkpoint, 2 pages of an anchor, 3 pending writes.';
+COMMENT ON INDEX {schema}.delta_segments_packs IS 'Packs of a thread, to find the one that holds a segment.';
+COMMENT ON COLUMN {schema}.delta_segments.segment_id IS
+    'Grows with every save of the thread. A pack has the largest id of those that it holds.';
+COMMENT ON COLUMN {schema}.delta_segments.kind IS
+    '1 values of a checkpoint, 2 pages of an anchor, 3 pending writes, 4 a pack of such segments.';
 COMMENT ON COLUMN {schema}.delta_segments.thread_key IS 'The thread.';
-COMMENT ON COLUMN {schema}.delta_segments.namespace IS 'Namespace of the checkpoint that it was written with or to.';
+COMMENT ON COLUMN {schema}.delta_segments.namespace IS
+    'Namespace of the checkpoint that it was written with or to; empty for a pack.';
 COMMENT ON COLUMN {schema}.delta_segments.checkpoint_id IS
-    'Ordered key of the checkpoint that it was written with or, for writes, to; that one may come later.';
-COMMENT ON COLUMN {schema}.delta_segments.segment_references IS 'Other segments that the payload refers to; NULL for none.';
+    'Ordered key of the checkpoint that it was written with or, for writes, to; that one may come later. Of a pack: the largest that its segments have.';
+COMMENT ON COLUMN {schema}.delta_segments.segment_references IS
+    'Other segments that the payload refers to, of a pack: that the writes in it refer to and it does not hold; NULL for none.';
 COMMENT ON COLUMN {schema}.delta_segments.payload IS 'The sealed items (docs/format.md); compressed already.';
+COMMENT ON COLUMN {schema}.delta_segments.first_checkpoint_id IS
+    'Of a pack: the smallest ordered key that its segments have. NULL for others.';
 
 CREATE TABLE {schema}.delta_metadata (
     metadata_id bigint NOT NULL,
@@ -192,4 +202,4 @@ BEGIN
 END
 $partitions$;
 
-INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial'), (2, 'retention'), (3, 'quarantine'), (4, 'staging');
+INSERT INTO {schema}.delta_migrations (version, name) VALUES (1, 'initial'), (2, 'retention'), (3, 'quarantine'), (4, 'staging'), (5, 'packs');

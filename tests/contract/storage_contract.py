@@ -7,6 +7,7 @@ from tests.contract.editing import EditingContract
 from tests.contract.listing import ListingContract
 from tests.contract.loading import LoadingContract
 from tests.contract.overview import OverviewContract
+from tests.contract.packing import PackingContract
 from tests.contract.saving import SavingContract
 from tests.contract.staging import StagingContract
 from tests.contract.surveying import SurveyingContract
@@ -21,6 +22,7 @@ class StorageContract(
     DeletingContract,
     EditingContract,
     OverviewContract,
+    PackingContract,
     SurveyingContract,
     StagingContract,
 ):

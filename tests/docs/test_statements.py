@@ -134,6 +134,7 @@ async def maintenance(watched: Watched) -> None:
     await watch("`list` of one thread and namespace, each 32", listed(saver))
     await watch("`delete_for_runs`, each thread concerned", saver.adelete_for_runs(["r2"]))
     await watch("`copy_thread`", saver.acopy_thread("a", "b"))
+    await watch("`compact_thread`, and the look that finds nothing left", saver.acompact_thread("b"))
     await watch("`prune` with `keep_latest`, each thread", saver.aprune(["a"]))
     await watch("`delete_thread`", saver.adelete_thread("b"))
 

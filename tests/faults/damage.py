@@ -17,7 +17,7 @@ KEYS = {
 """Tables whose rows have payloads, and what tells rows of a thread apart."""
 
 THREAD_KEY = ("thread_key",)
-WRITES = 3
+WRITES, PACK = 3, 4
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,11 @@ class Damage:
 
     def removed_writes(self, checkpoint_id: bytes) -> bool:
         """Whether it took away writes to the checkpoint: their row is the only one that tells of them."""
-        return self.kind == "delete" and self.row.get("kind") == WRITES and self.row["checkpoint_id"] == checkpoint_id
+        if self.kind != "delete":
+            return False
+        if self.row.get("kind") == PACK:
+            return bool(self.row["first_checkpoint_id"] <= checkpoint_id <= self.row["checkpoint_id"])
+        return self.row.get("kind") == WRITES and bool(self.row["checkpoint_id"] == checkpoint_id)
 
     def __str__(self) -> str:
         keys = {name: self.row[name] for name in keys_of(self.table)}

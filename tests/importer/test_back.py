@@ -46,10 +46,15 @@ def without_order(found: dict[Any, Any]) -> dict[Any, Any]:
     }
 
 
-@pytest.mark.parametrize(("script", "is_delta"), CASES[::2] + CASES[1:8:2])
-async def test_everything_comes_back(script: Script, is_delta: bool, database_dsn: str) -> None:
+@pytest.mark.parametrize(
+    ("script", "is_delta", "is_compacted"),
+    [(*case, number % 3 == 0) for number, case in enumerate(CASES[::2] + CASES[1:8:2])],
+)
+async def test_everything_comes_back(script: Script, is_delta: bool, is_compacted: bool, database_dsn: str) -> None:
     async with delta(database_dsn, snapshot_frequency=5) as new:
         await script(Run(new, is_async=True, durability="sync", delta=is_delta))
+        if is_compacted:
+            await new.acompact_thread("thread")
         report = await move_back(database_dsn, f"stock-{database_dsn}", FULL)
         assert report.unsettled == []
         assert report.counts == {Status.IMPORTED: 1}

@@ -1,12 +1,13 @@
 """Many calls at once on one thread by two savers with caches of their own: what was acknowledged reads exactly.
 
 Each writer grows a branch of its own and checks each checkpoint when it was put, and all of them in the end; others
-meanwhile delete older checkpoints, put the newest again, copy the thread and forget what they know.
+meanwhile delete older checkpoints, put the newest again, compact and copy the thread and forget what they know.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deltastore.conversion.convert import IGNORED_CHANNELS
 from deltastore.engine import Engine
+from deltastore.errors import ThreadBusyError
 from deltastore.langgraph.saver import EngineSaver
 from deltastore.memory import MemoryStorage
 from deltastore.options import EngineOptions
@@ -132,7 +134,7 @@ class Storm:
             await asyncio.sleep(0)
             branch = self.chance.choice(self.branches)
             known = list(branch.expected)
-            call = self.chance.choice([self.retry, self.copy, self.look_back, self.delete, self.forget])
+            call = self.chance.choice([self.retry, self.copy, self.look_back, self.delete, self.forget, self.compact])
             if len(known) > 5:
                 await call(self.chance.choice(self.savers), branch, known)
 
@@ -157,6 +159,11 @@ class Storm:
         gone = self.chance.sample(known[:-4], 1)
         branch.deleted |= {*gone}
         await saver.adelete_for_runs(gone)
+
+    async def compact(self, saver: EngineSaver, branch: Branch, known: list[str]) -> None:
+        """In the midst of writers, who may always come between."""
+        with contextlib.suppress(ThreadBusyError):
+            await saver.acompact_thread("t")
 
     async def forget(self, saver: EngineSaver, branch: Branch, known: list[str]) -> None:
         saver._bridge.engine.cache._threads.clear()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -14,8 +16,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deltastore import writing
 from deltastore.conversion.convert import IGNORED_CHANNELS
-from deltastore.core import pieces
+from deltastore.core import packing, pieces
 from deltastore.core.chain import Chain
+from deltastore.core.compacted import Compaction
 from deltastore.core.identifiers import thread_key, unpack_checkpoint_id
 from deltastore.core.model import SegmentKind, ThreadRows
 from deltastore.core.sweep import references
@@ -24,11 +27,14 @@ from deltastore.errors import ThreadDeletedError
 from deltastore.langgraph.saver import EngineSaver
 from deltastore.options import EngineOptions
 from deltastore.storage import Storage
+from deltastore.structure import read_rows
 from tests.support.exact import address, exact_history, exact_tuple
 from tests.support.model import Model, Node, Place, config_of
 from tests.support.puts import uuid_of
 
 T = TypeVar("T")
+
+_by_id = attrgetter("segment_id")
 
 CHANNELS = ["a", "b", "c", "d"]
 NAMESPACES = ["", "sub:1|inner"]
@@ -129,6 +135,7 @@ class SaverMachine(RuleBasedStateMachine):
         self.calls: Counter[Place] = Counter()
         self.torn: set[Place] = set()
         self.page_pieces, self.early_seconds = pieces.PAGE_PIECES, writing.EARLY_SECONDS_MAX
+        self.pack_bytes = packing.PACK_BYTES, packing.PACK_BYTES_MAX
         writing.EARLY_SECONDS_MAX = 0.0
 
     async def open_storage(self) -> Storage:
@@ -143,9 +150,13 @@ class SaverMachine(RuleBasedStateMachine):
         inline_bytes=st.sampled_from([0, 20, 1024]),
         cache_bytes=st.sampled_from([0, 5_000, 10**8]),
         page_pieces=st.sampled_from([2, 3, 256]),
+        pack_bytes=st.sampled_from([200, 1000, 2**22]),
     )
-    def begin(self, snapshot_frequency: int, inline_bytes: int, cache_bytes: int, page_pieces: int) -> None:
+    def begin(
+        self, snapshot_frequency: int, inline_bytes: int, cache_bytes: int, page_pieces: int, pack_bytes: int
+    ) -> None:
         pieces.PAGE_PIECES = page_pieces
+        packing.PACK_BYTES, packing.PACK_BYTES_MAX = pack_bytes, pack_bytes * 3 // 2
         self.options = EngineOptions(snapshot_frequency, inline_bytes, cache_bytes, IGNORED_CHANNELS)
         self.storage = self.run(self.open_storage())
         self.savers = [self.new_saver(), self.new_saver()]
@@ -213,6 +224,24 @@ class SaverMachine(RuleBasedStateMachine):
             self._swept(name)
 
     @rule(which=st.integers(0, 1), thread=st.integers(0, 1))
+    def compact(self, which: int, thread: int) -> None:
+        """Nothing reads otherwise, and a second call finds nothing to do."""
+        name = self.threads[thread]
+        rows = self._rows(name)
+        if rows is not None:
+            self.run(self.savers[which].acompact_thread(name))
+            assert self.run(self.savers[which].acompact_thread(name)).status is Compaction.UNCHANGED
+            found = self._rows(name)
+            assert found is not None
+            assert [replace(each, pack_id=None) for each in sorted(found.segments, key=_by_id)] == [
+                replace(each, pack_id=None, payload=mine.payload)
+                for each, mine in zip(
+                    sorted(rows.segments, key=_by_id), sorted(found.segments, key=_by_id), strict=True
+                )
+            ]
+            self._check(name)
+
+    @rule(which=st.integers(0, 1), thread=st.integers(0, 1))
     def delete_thread(self, which: int, thread: int) -> None:
         name = self.threads[thread]
         rows = self._rows(name)
@@ -260,6 +289,7 @@ class SaverMachine(RuleBasedStateMachine):
                 self.run(self.storage.close())
         finally:
             pieces.PAGE_PIECES, writing.EARLY_SECONDS_MAX = self.page_pieces, self.early_seconds
+            packing.PACK_BYTES, packing.PACK_BYTES_MAX = self.pack_bytes
             self.run(self.loop.shutdown_asyncgens())
             self.loop.close()
 
@@ -438,7 +468,7 @@ class SaverMachine(RuleBasedStateMachine):
     def _rows(self, name: str) -> ThreadRows | None:
         async def rows() -> ThreadRows | None:
             async with self.storage.edit(thread_key(name)) as edit:
-                return await edit.rows()
+                return await read_rows(edit, None)
 
         return self.run(rows())
 
@@ -511,4 +541,5 @@ class SaverMachine(RuleBasedStateMachine):
             more = set(stored[waiting.pop()].references) - needed
             needed |= more
             waiting += more
-        assert needed == stored.keys(), "a segment that nothing needs"
+        rows_needed = {stored[each].stored_id for each in needed}
+        assert rows_needed == rows.stored_ids, "a segment, or a pack, that nothing needs"
