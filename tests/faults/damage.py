@@ -53,6 +53,10 @@ class Damage:
         return f"{self.kind} in {self.table} {keys}"
 
 
+NOTHING = Damage("nothing", "", {})
+"""What a thread has when it was restored."""
+
+
 def keys_of(table: str) -> tuple[str, ...]:
     """What tells rows of a table apart."""
     return KEYS.get(table, THREAD_KEY)

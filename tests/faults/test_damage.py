@@ -15,7 +15,7 @@ import pytest
 
 from deltastore import BrokenChainError, DeltaSaver, StoredDataError
 from deltastore.conversion.validate import checkpoint_key, thread
-from tests.faults.damage import damage_something
+from tests.faults.damage import NOTHING, damage_something
 from tests.faults.stories import Story, config_of
 from tests.faults.threads import FREQUENCY, Loads, Thread, restore
 
@@ -41,7 +41,7 @@ async def test_random_damage_is_never_a_wrong_state(stored: Thread, seed: int, c
                 total += loads.outcomes
                 assert all("story" in each for each in loads.errors), loads.errors
                 await restore(connection)
-            await Loads(stored, saver, damage).check()
+            await Loads(stored, saver, NOTHING).check()
     print(dict(total), dict(kinds), sep="\n")
     assert total["right"] > total.total() / 4, "what is not touched stays readable"
     assert total["CorruptPayloadError"]

@@ -17,7 +17,7 @@ from deltastore import DeltaSaver, StoredDataError
 from deltastore.conversion.validate import checkpoint_key, thread
 from deltastore.postgres.queries import AnyConnection
 from deltastore.verification import Outcome, Report, verify_threads
-from tests.faults.damage import Damage, damage_once
+from tests.faults.damage import NOTHING, Damage, damage_once
 from tests.faults.stories import Step
 from tests.faults.threads import FREQUENCY, Loads, Thread, restore
 
@@ -117,7 +117,7 @@ async def test_every_damage_is_named_and_repaired(stored: Thread, seed: int, cou
             if damage.kind != "double":
                 assert await connection.fetchval(ROWS) >= before, damage
             await restore(connection)
-        await Loads(stored, saver, damage).check()
+        await Loads(stored, saver, NOTHING).check()
     print(f"seed {seed}", *(f"{number:5} {name}" for name, number in sorted(total.items())), sep="\n")
 
 
