@@ -85,3 +85,15 @@ async def test_options_are_checked(database_dsn: str) -> None:
             DeltaSaver(pool, timeout_seconds=0)
         with pytest.raises(InvalidConfigError, match="schema"):
             DeltaSaver(pool, schema="")
+
+
+@pytest.mark.parametrize("commits", ["on", "off", None])
+async def test_durability_is_the_servers_unless_the_saver_says_otherwise(
+    database_dsn: str, commits: str | None
+) -> None:
+    settings = {"synchronous_commit": commits} if commits else None
+    async with DeltaSaver.from_conn_string(database_dsn, server_settings=settings) as saver:
+        pool: Any = saver._bridge.engine.storage._pool  # type: ignore[attr-defined]
+        found = await pool.fetchval("SHOW synchronous_commit")
+    async with asyncpg.create_pool(database_dsn, min_size=1, max_size=1) as other:
+        assert found == (commits or await other.fetchval("SHOW synchronous_commit"))
