@@ -53,7 +53,7 @@ def migrate(context: click.Context, /, source: str, target: str, as_json: bool, 
     Exit code 4: some threads were left out, with the reason.
     """
     options = Options(
-        thread_ids=given["threads"].split(",") if given["threads"] else None,
+        thread_ids=None if given["threads"] is None else given["threads"].split(","),
         prefix=given["prefix"],
         newer_than=_iso(given["newer_than"]),
         latest_only=given["latest_only"],

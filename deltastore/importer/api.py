@@ -16,11 +16,11 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from deltastore.conversion.convert import IGNORED_CHANNELS, codec_of
 from deltastore.core.codec import Codec
 from deltastore.engine import Engine
-from deltastore.errors import InvalidConfigError
+from deltastore.errors import InvalidConfigError, UnserializableValueError
 from deltastore.importer.estimate import estimate
 from deltastore.importer.landing import Target
 from deltastore.importer.migration import Migration, Options
-from deltastore.importer.reading import Reading
+from deltastore.importer.reading import Reading, encoded
 from deltastore.importer.report import Outcome, Report
 from deltastore.importer.savers import SaverSource
 from deltastore.importer.source import Source
@@ -142,8 +142,11 @@ def verifier_of(source: Source | None, target: Target) -> Verifier:
 
 def _encoded_form(codec: Codec) -> Callable[[Any], Any]:
     def form(value: Any) -> Any:
-        encoded = codec.encode(value, "value")
-        return encoded.kind, encoded.keys, encoded.digests
+        try:
+            found = encoded(codec, value, "value")
+        except UnserializableValueError:  # metadata that only JSON can hold
+            return exact_form(value)
+        return found.kind, found.keys, found.digests
 
     return form
 

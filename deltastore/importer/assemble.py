@@ -12,6 +12,7 @@ from langgraph.checkpoint.serde.types import TASKS
 from deltastore.core.codec import SNAPSHOT, Codec, EncodedValue, ValueKind
 from deltastore.core.digests import digest
 from deltastore.importer.raw import Cut, RawValues, whole
+from deltastore.importer.reading import encoded
 from deltastore.importer.source import NOTHING_BEFORE, Before, Node, SkipThread, SourceCheckpoint, SourceWrite
 from deltastore.importer.tree import Ancestors
 
@@ -93,7 +94,7 @@ class Assembler:
         """Finds out what a checkpoint needs: fills `tokens` and `changed`. Raises `SkipThread`."""
         self._refuse_javascript_delta(row)
         versions, node = row.checkpoint["channel_versions"], row.node
-        for channel, value in (row.checkpoint.get("channel_values") or {}).items():
+        for channel, value in row.checkpoint["channel_values"].items():
             row.tokens[channel] = INLINE, json.dumps(value)
         for channel, version in versions.items():
             if (node.namespace, channel, str(version)) in self._stored:
@@ -116,7 +117,7 @@ class Assembler:
             if kind == BLOB:
                 cuts[channel] = self._raw.cut(*values[channel, version], where, before.get(channel))
             elif kind == INLINE:
-                cuts[channel] = Cut(self._codec.encode(row.checkpoint["channel_values"][channel], where))
+                cuts[channel] = Cut(encoded(self._codec, row.checkpoint["channel_values"][channel], where))
             else:
                 cuts[channel] = Cut(sends_value(self._raw, row.sends, where))
             self._check_marker(row, channel, kind, cuts[channel].value)
@@ -134,7 +135,7 @@ class Assembler:
     def _refuse_javascript_delta(self, row: StoredCheckpoint) -> None:
         if JAVASCRIPT_DELTA in row.metadata:
             raise SkipThread(f"{row.where}: a DeltaChannel thread of LangGraph.js, whose writes have another order")
-        self._delta_channels |= (row.metadata.get(COUNTERS) or {}).keys()
+        self._delta_channels |= counted(row.metadata)
 
     def _check_marker(self, row: StoredCheckpoint, channel: str, kind: str, value: EncodedValue) -> None:
         if value.kind & SNAPSHOT:
@@ -161,6 +162,12 @@ class Assembler:
                 raise SkipThread(
                     f"{row.where}: the value of channel {channel!r}, version {versions[channel]!r}, is missing"
                 )
+
+
+def counted(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """The DeltaChannels that a checkpoint's metadata counts the writes of."""
+    counters = metadata.get(COUNTERS)
+    return frozenset(counters) if isinstance(counters, dict) else frozenset()
 
 
 def sends_value(raw: RawValues, sends: Sequence[Typed], where: str) -> EncodedValue:

@@ -10,6 +10,7 @@ Kept in memory: the digest and place of each item, and the states of checkpoints
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,8 +25,11 @@ from deltastore.core.model import CheckpointRow, MetadataRow, NewRows, NewSegmen
 from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_writes
 from deltastore.core.state import State, Value
 from deltastore.core.writes import OpenSegment
+from deltastore.errors import UnserializableValueError
+from deltastore.importer.raw import whole
 from deltastore.importer.source import Node, SkipThread, SourceCheckpoint, SourceWrite
 from deltastore.importer.tree import Ancestors
+from deltastore.importer.unopened import exact_form
 from deltastore.options import EngineOptions
 
 NUMBERS_BLOCK = 256
@@ -165,9 +169,19 @@ class ThreadBuilder:
             frozenset(checkpoint["channel_versions"]) - source.kept,
             {validate.name(channel, "channel name"): value for channel, value in source.values.items()},
             volatile,
-            self.codec.encode_item(shared, f"{where}: metadata"),
+            self._shared_item(shared, f"{where}: metadata"),
             metadatas.searchable(shared),
         )
+
+    def _shared_item(self, shared: dict[str, Any], where: str) -> bytes:
+        """Metadata as one item: as JSON where only that can hold it, as with integers of more than 64 bits."""
+        try:
+            return self.codec.encode_item(shared, where)
+        except UnserializableValueError:
+            text = _exact_json(shared)
+            if text is None or not self.codec.is_msgpack:
+                raise
+            return whole("json", text.encode()).items[0]
 
     def _describe(self, put: Put) -> int:
         """The id of the metadata document, which is stored once."""
@@ -193,6 +207,15 @@ class ThreadBuilder:
         """Remembers where the items of a segment are."""
         for index, item in enumerate(items):
             self.places.setdefault(digest(item), location(segment_id, index))
+
+
+def _exact_json(value: Any) -> str | None:
+    """The JSON that comes back as the very value, or None."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+        return text if exact_form(json.loads(text)) == exact_form(value) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _marks(value: Value) -> list[Any]:

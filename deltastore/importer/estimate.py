@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from itertools import count
 
 from deltastore.conversion import validate
-from deltastore.errors import DeltastoreError
+from deltastore.core.model import ThreadRef
 from deltastore.importer.builder import Numbers
 from deltastore.importer.landing import landing_of
-from deltastore.importer.migration import Migration
+from deltastore.importer.migration import NO_CHECKPOINT, Migration, outcome_of
 from deltastore.importer.report import Outcome, Report, Status
-from deltastore.importer.source import SkipThread
+from deltastore.importer.source import Node, OpenThread, SkipThread
 from deltastore.importer.tree import order_of
 
 SAMPLE_BYTES = 256 * 1024 * 1024
@@ -31,7 +31,7 @@ async def estimate(migration: Migration) -> Report:
     async for thread_id in migration.thread_ids():
         wants_sample = sampled_bytes < SAMPLE_BYTES and time.monotonic() - started < SAMPLE_SECONDS
         began = time.monotonic()
-        outcome = await _look(migration, thread_id, build=wants_sample)
+        outcome = await outcome_of(thread_id, _look(migration, thread_id, build=wants_sample))
         if outcome.target_bytes:
             building_seconds += time.monotonic() - began
             sampled_bytes += outcome.source_bytes
@@ -45,33 +45,34 @@ async def estimate(migration: Migration) -> Report:
 
 
 async def _look(migration: Migration, thread_id: str, *, build: bool) -> Outcome:
-    try:
-        thread = validate.thread(thread_id)
-        async with migration.source.open(thread_id) as opened:
-            shape = await opened.shape()
-            newer_than = migration.options.newer_than
-            if newer_than is not None and (shape.newest or "") <= newer_than:
-                return Outcome(thread_id, Status.FILTERED)
-            order = order_of(shape.nodes)
-            target_bytes = 0
-            if build:
-                numbers = count(1)
+    thread = validate.thread(thread_id)
+    async with migration.source.open(thread_id) as opened:
+        shape = await opened.shape()
+        newer_than = migration.options.newer_than
+        if newer_than is not None and (shape.newest or "") <= newer_than:
+            return Outcome(thread_id, Status.FILTERED)
+        order = order_of(shape.nodes)
+        if not order:
+            raise SkipThread(NO_CHECKPOINT)
+        return Outcome(
+            thread_id,
+            Status.COUNTED,
+            checkpoints=len(order),
+            source_bytes=shape.source_bytes,
+            target_bytes=await _built_bytes(migration, thread, opened, order) if build else 0,
+        )
 
-                async def take(wanted: int) -> Sequence[int]:
-                    return [next(numbers) for _ in range(wanted)]
 
-                landing = landing_of(thread, migration.target, order, lambda _: None)
-                landing.builder.numbers = Numbers(take)
-                async for _ in landing.checkpoints(opened):
-                    pass
-                await landing.orphans(opened)
-                target_bytes = landing.builder.payload_bytes
-    except (SkipThread, DeltastoreError) as error:
-        return Outcome(thread_id, Status.FAILED, str(error))
-    return Outcome(
-        thread_id,
-        Status.COUNTED,
-        checkpoints=len(order),
-        source_bytes=shape.source_bytes,
-        target_bytes=target_bytes,
-    )
+async def _built_bytes(migration: Migration, thread: ThreadRef, opened: OpenThread, order: Sequence[Node]) -> int:
+    """How large a thread gets."""
+    numbers = count(1)
+
+    async def take(wanted: int) -> Sequence[int]:
+        return [next(numbers) for _ in range(wanted)]
+
+    landing = landing_of(thread, migration.target, order, lambda _: None)
+    landing.builder.numbers = Numbers(take)
+    async for _ in landing.checkpoints(opened):
+        pass
+    await landing.orphans(opened)
+    return landing.builder.payload_bytes

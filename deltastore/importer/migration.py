@@ -21,7 +21,7 @@ A thread that cannot be read exactly is reported and skipped. What ends a run is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -49,6 +49,8 @@ from deltastore.structure import read_rows
 
 STALE_SECONDS = 24 * 3600.0
 """Parts of a thread that the source does not have are removed when nobody added to them for so long."""
+
+NO_CHECKPOINT = "the source has no checkpoint of this thread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,25 @@ class Plan:
 
 LANDING = frozenset({Status.IMPORTED, Status.CAUGHT_UP})
 """What becomes of threads that are written."""
+
+
+async def outcome_of(thread_id: str, work: Awaitable[Outcome]) -> Outcome:
+    """What became of a thread: what it raised is its outcome, unless it would end every thread alike.
+
+    Raises:
+        DatabaseUnavailableError: One of the databases is away.
+        SchemaVersionError: The target's schema is of another version.
+    """
+    try:
+        return await work
+    except ThreadBusyError as busy:
+        return Outcome(thread_id, Status.FAILED, str(busy))
+    except (DatabaseUnavailableError, SchemaVersionError):
+        raise
+    except SkipThread as reason:
+        return Outcome(thread_id, Status.FAILED, str(reason))
+    except Exception as error:  # noqa: BLE001 - one thread's trouble must not end the run
+        return Outcome(thread_id, Status.FAILED, f"{type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +166,8 @@ class Migration:
         """The ids of the threads that the options ask for."""
         if self.options.thread_ids is not None:
             for thread_id in self.options.thread_ids:
-                yield thread_id
+                if thread_id.startswith(self.options.prefix):
+                    yield thread_id
             return
         async with aclosing(self.source.threads()) as found:  # type: ignore[type-var]
             async for thread_id in found:
@@ -165,20 +187,14 @@ class Migration:
             DatabaseUnavailableError: One of the databases is away.
             SchemaVersionError: The target's schema is of another version.
         """
-        try:
-            thread = validate.thread(thread_id)
-            if not self.options.since_last and await self._is_there(thread):
-                return Outcome(thread_id, Status.PRESENT)
-            async with self.source.open(thread_id) as opened:
-                return await self._move(thread, opened)
-        except ThreadBusyError as busy:
-            return Outcome(thread_id, Status.FAILED, str(busy))
-        except (DatabaseUnavailableError, SchemaVersionError):
-            raise
-        except SkipThread as reason:
-            return Outcome(thread_id, Status.FAILED, str(reason))
-        except Exception as error:  # noqa: BLE001 - one thread's trouble must not end the run
-            return Outcome(thread_id, Status.FAILED, f"{type(error).__name__}: {error}")
+        return await outcome_of(thread_id, self._opened(thread_id))
+
+    async def _opened(self, thread_id: str) -> Outcome:
+        thread = validate.thread(thread_id)
+        if not self.options.since_last and await self._is_there(thread):
+            return Outcome(thread_id, Status.PRESENT)
+        async with self.source.open(thread_id) as opened:
+            return await self._move(thread, opened)
 
     async def _is_there(self, thread: ThreadRef) -> bool:
         return await self.target.engine.storage.load_chains(thread.key, "", []) is not None
@@ -190,7 +206,7 @@ class Migration:
             return Outcome(thread.thread_id, Status.FILTERED)
         order = order_of(shape.nodes)
         if not order:
-            return Outcome(thread.thread_id, Status.FAILED, "the source has no checkpoint of this thread")
+            raise SkipThread(NO_CHECKPOINT)
         wanted = {node.key: node for node in order}
         if self.options.latest_only:
             wanted = heads(wanted)
@@ -210,7 +226,7 @@ class Migration:
             status, reason = await self._standing(view, plan)
         if status not in LANDING:
             await storage.staging().drop(key)
-            return Outcome(plan.thread.thread_id, status, reason)
+            return await self._left_alone(plan, opened, status, reason)
         parts, landing = await self._stage(plan, opened)
         async with storage.edit(key) as edit:
             status, reason = await self._standing(edit, plan)
@@ -265,9 +281,9 @@ class Migration:
 
     async def _landed(self, plan: Plan, opened: OpenThread, landing: Landing, status: Status, reason: str) -> Outcome:
         """The outcome of a thread, which is compared first if it was written."""
-        thread = plan.thread
         if status not in LANDING:
-            return Outcome(thread.thread_id, status, reason)
+            return await self._left_alone(plan, opened, status, reason)
+        thread = plan.thread
         self.target.engine.cache.forget(thread.key)
         compared = chosen(list(plan.wanted.values()), self.options.verify)
         try:
@@ -287,6 +303,20 @@ class Migration:
             source_bytes=plan.shape.source_bytes,
             target_bytes=landing.builder.payload_bytes,
         )
+
+    async def _left_alone(self, plan: Plan, opened: OpenThread, status: Status, reason: str) -> Outcome:
+        """The outcome of a thread that is not written. One that is the same is compared, if all is to be proved."""
+        thread, options = plan.thread, self.options
+        if status is not Status.PRESENT or options.verify != "full" or options.latest_only:
+            return Outcome(thread.thread_id, status, reason)
+        try:
+            await self.verifier.verify(thread, opened, plan.order, plan.order)
+        except SkipThread as difference:
+            reason = f"it has the checkpoints and pending writes of the source, but {difference}"
+            return Outcome(thread.thread_id, Status.DIVERGED, reason)
+        finally:
+            self.target.engine.cache.forget(thread.key)
+        return Outcome(thread.thread_id, status, checkpoints=len(plan.order), verified=len(plan.order))
 
     async def _failed(self, plan: Plan, error: Exception) -> SkipThread:
         """Removes a thread whose copy is not proved, unless it went on in the target since it landed."""

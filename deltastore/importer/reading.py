@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,11 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from deltastore.core.codec import Codec, EncodedValue
 from deltastore.core.frame import Cipher
-from deltastore.importer.raw import RawValues
+from deltastore.importer.raw import RawValues, whole
 from deltastore.importer.unopened import UnopenedSerializer
+
+MESSAGEPACK_MIN, MESSAGEPACK_MAX = -(2**63), 2**64 - 1
+"""Integers that MessagePack can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,17 @@ class Reading:
         """A value, decoded for comparing."""
         serializer: SerializerProtocol = UnopenedSerializer() if self.is_langgraph else self.codec.serializer
         return serializer.loads_typed(RawValues(self.cipher).decrypted(kind, data, where))
+
+
+def encoded(codec: Codec, value: Any, where: str) -> EncodedValue:
+    """A decoded value. Savers that keep numbers as JSON have integers that MessagePack does not: they stay JSON.
+
+    Raises:
+        UnserializableValueError: The serializer refused it.
+    """
+    if codec.is_msgpack and type(value) is int and not MESSAGEPACK_MIN <= value <= MESSAGEPACK_MAX:
+        return whole("json", json.dumps(value).encode())
+    return codec.encode(value, where)
 
 
 def kept_of(before: dict[str, EncodedValue], values: dict[str, EncodedValue]) -> frozenset[str]:

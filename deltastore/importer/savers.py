@@ -1,8 +1,8 @@
 """Threads of any LangGraph saver, read by its own methods.
 
 Checkpoints come as decoded objects and are encoded with the target's serializer. The saver's methods do not tell the
-index and task path of a pending write: indexes are counted as LangGraph gives them, and where the order of tasks is
-not that of their ids, paths are made up that keep the order.
+index and task path of a pending write: indexes are counted as LangGraph gives them, and where writes do not come in the
+order of task and index, paths are made up that keep the order.
 
 A saver has no snapshot over many calls: import a thread while nobody writes to it, or catch up with a later pass.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import accumulate, pairwise
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -19,7 +20,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP, BaseCheckpointSaver, Check
 
 from deltastore.core.codec import Codec, EncodedValue
 from deltastore.errors import InvalidConfigError
-from deltastore.importer.reading import kept_of
+from deltastore.importer.reading import encoded, kept_of
 from deltastore.importer.source import (
     NOTHING_BEFORE,
     Before,
@@ -46,6 +47,7 @@ class SaverSource:
         self._saver = saver
         self._codec = codec
         self._thread_ids = thread_ids
+        self._named: dict[str, list[Any]] = {}
 
     async def threads(self) -> AsyncIterator[str]:
         """The ids of all threads: the given ones, else those that the saver lists."""
@@ -53,21 +55,27 @@ class SaverSource:
             for thread_id in self._thread_ids:
                 yield thread_id
             return
-        seen: set[str] = set()
+        self._named.clear()
         try:
             async for found in _listing(self._saver, None):
-                seen.add(str(found.config["configurable"]["thread_id"]))
+                own_id = found.config["configurable"]["thread_id"]
+                names = self._named.setdefault(str(own_id), [])
+                if own_id not in names:
+                    names.append(own_id)
         except SkipThread as reason:
             raise InvalidConfigError(
                 "the source's saver cannot list its threads", detail=str(reason), hint="name them with --threads"
             ) from reason
-        for thread_id in sorted(seen):
+        for thread_id in sorted(self._named):
             yield thread_id
 
     @asynccontextmanager
     async def open(self, thread_id: str) -> AsyncIterator[OpenThread]:
         """Opens one thread for reading."""
-        yield _SaverThread(self._saver, self._codec, thread_id)
+        names = self._named.get(thread_id, [thread_id])
+        if len(names) > 1:
+            raise SkipThread(f"the saver has {len(names)} threads whose ids are the same as texts: {names!r}")
+        yield _SaverThread(self._saver, self._codec, names[0])
 
     async def close(self) -> None:
         """Nothing: the saver is the caller's."""
@@ -76,7 +84,7 @@ class SaverSource:
 class _SaverThread:
     """One thread of a saver."""
 
-    def __init__(self, saver: BaseCheckpointSaver[Any], codec: Codec, thread_id: str) -> None:
+    def __init__(self, saver: BaseCheckpointSaver[Any], codec: Codec, thread_id: Any) -> None:
         self._saver = saver
         self._codec = codec
         self._thread_id = thread_id
@@ -110,7 +118,7 @@ class _SaverThread:
             found = await self.load(node)
             where = f"namespace {node.namespace!r}, checkpoint {node.checkpoint_id!r}"
             values = {
-                channel: self._codec.encode(value, f"{where}: channel {channel!r}")
+                channel: encoded(self._codec, value, f"{where}: channel {channel!r}")
                 for channel, value in found.checkpoint["channel_values"].items()
             }
             parent_values = ancestors.parent_of(node) or {}
@@ -147,22 +155,27 @@ class _SaverThread:
 
     def _writes(self, node: Node, found: CheckpointTuple) -> list[SourceWrite]:
         pending = found.pending_writes or []
-        tasks = list(dict.fromkeys(task_id for task_id, _, _ in pending))
-        paths = (
-            dict.fromkeys(tasks, "")
-            if tasks == sorted(tasks)
-            else {task_id: f"~{position:06}" for position, task_id in enumerate(tasks)}
-        )
         counts: dict[str, int] = {}
-        writes = []
-        for task_id, channel, value in pending:
+        places: list[tuple[str, int]] = []
+        for task_id, channel, _ in pending:
             index = WRITES_IDX_MAP.get(channel)
             if index is None:
                 index = counts.get(task_id, 0)
                 counts[task_id] = index + 1
+            places.append((task_id, index))
+        writes = []
+        for (task_id, index), path, (_, channel, value) in zip(places, _paths(places), pending, strict=True):
             where = f"namespace {node.namespace!r}, checkpoint {node.checkpoint_id!r}: write to {channel!r}"
-            writes.append(SourceWrite(task_id, paths[task_id], index, channel, self._codec.encode(value, where)))
+            writes.append(SourceWrite(task_id, path, index, channel, encoded(self._codec, value, where)))
         return writes
+
+
+def _paths(places: Sequence[tuple[str, int]]) -> list[str]:
+    """Task paths that keep writes in this order, as readers sort by path, task and index."""
+    if list(places) == sorted(places):
+        return [""] * len(places)
+    falls = (place < before for before, place in pairwise(places))
+    return [f"~{run:06}" for run in accumulate(falls, initial=0)]
 
 
 def _node_of(found: CheckpointTuple) -> Node:

@@ -51,18 +51,15 @@ class SqliteSource:
         self._reading = reading
         if not path.is_file():
             raise InvalidConfigError(f"there is no file {str(path)!r}")
-        with closing(self._connect()) as connection:
-            columns = {row[1] for row in connection.execute("PRAGMA table_info(writes)")}
+        columns = {row["name"] for row in self._fetch("PRAGMA table_info(writes)")}
         if not columns:
             raise InvalidConfigError(f"{str(path)!r} has no tables of LangGraph's SQLite saver")
         self._task_path = "task_path" if "task_path" in columns else "''"
 
     async def threads(self) -> AsyncIterator[str]:
         """The ids of all threads."""
-        with closing(self._connect()) as connection:
-            ids = connection.execute("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id").fetchall()
-        for (thread_id,) in ids:
-            yield thread_id
+        for row in self._fetch("SELECT DISTINCT thread_id FROM checkpoints ORDER BY thread_id"):
+            yield row["thread_id"]
 
     @asynccontextmanager
     async def open(self, thread_id: str) -> AsyncIterator[OpenThread]:
@@ -74,14 +71,24 @@ class SqliteSource:
     async def close(self) -> None:
         """Nothing: each thread has a connection of its own."""
 
+    def _fetch(self, statement: str) -> list[sqlite3.Row]:
+        try:
+            with closing(self._connect()) as connection:
+                return connection.execute(statement).fetchall()
+        except sqlite3.Error as error:
+            raise self._refused(error) from error
+
     def _connect(self) -> sqlite3.Connection:
         try:
             connection = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
             connection.execute("SELECT 1 FROM sqlite_master")
         except sqlite3.Error as error:
-            raise DatabaseRefusedError(f"{str(self._path)!r} cannot be read", detail=str(error)) from error
+            raise self._refused(error) from error
         connection.row_factory = sqlite3.Row
         return connection
+
+    def _refused(self, error: sqlite3.Error) -> DatabaseRefusedError:
+        return DatabaseRefusedError(f"{str(self._path)!r} cannot be read", detail=str(error))
 
 
 class _SqliteThread:

@@ -145,7 +145,8 @@ class _Back:
     async def _thread_ids(self) -> AsyncIterator[str]:
         if self.options.thread_ids is not None:
             for thread_id in self.options.thread_ids:
-                yield thread_id
+                if thread_id.startswith(self.options.prefix):
+                    yield thread_id
             return
         after = b""
         while page := await self.target.engine.storage.list_threads(after, PAGE):

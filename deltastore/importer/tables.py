@@ -24,12 +24,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, cast
 
+import asyncpg
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import TASKS
 
 from deltastore.core.codec import EncodedValue
-from deltastore.errors import InvalidConfigError
+from deltastore.errors import DatabaseRefusedError, InvalidConfigError
 from deltastore.importer.assemble import FIRST_VERSION, OWN_SENDS_VERSION, Assembler, StoredCheckpoint, Typed
 from deltastore.importer.raw import RawValues
 from deltastore.importer.reading import Reading
@@ -51,7 +52,13 @@ from deltastore.postgres.queries import AnyConnection
 CHUNK_BYTES = 8 * 1024 * 1024
 CHUNK_CHECKPOINTS = 64
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_NEEDED = ("checkpoints.checkpoint_id", "checkpoints.parent_checkpoint_id", "checkpoint_blobs.version")
+_TABLES = ("checkpoint_blobs", "checkpoint_writes", "checkpoints")
+_NEEDED = (
+    "checkpoints.checkpoint_id",
+    "checkpoints.parent_checkpoint_id",
+    "checkpoint_blobs.version",
+    "checkpoint_writes.idx",
+)
 
 
 class TablesSource:
@@ -81,21 +88,11 @@ class TablesSource:
         options = PoolOptions(max_size=connections, command_timeout_seconds=None)
         pool = await open_pool(dsn, options)
         try:
-            prefix = "" if schema is None else quote_schema(schema) + "."
             async with pool.acquire() as connection:
-                found = await _columns(connection, prefix)
+                return cls(pool, await _text_for(connection, schema), reading)
         except BaseException:
             await pool.close()
             raise
-        missing = [name for name in _NEEDED if name not in found]
-        if missing:
-            await pool.close()
-            raise InvalidConfigError(
-                f"{'the search path' if schema is None else f'schema {schema!r}'} has no tables of LangGraph's saver",
-                detail=f"missing {', '.join(missing)}",
-                hint="name the schema; a ShallowPostgresSaver is read with --from package.module:factory",
-            )
-        return cls(pool, _statements(prefix, _task_path(found)), reading)
 
     async def threads(self) -> AsyncIterator[str]:
         """The ids of all threads."""
@@ -201,7 +198,7 @@ class _TablesThread:
         """One checkpoint, decoded in the way of LangGraph's saver: every value as a whole."""
         [row] = await self._rows([node])
         where, loads = row.where, self._reading.loads
-        values = dict(row.checkpoint.pop("channel_values", None) or {})
+        values = dict(row.checkpoint.pop("channel_values"))
         pairs = [(name, str(version)) for name, version in row.checkpoint["channel_versions"].items()]
         stored = await self._connection.fetch(
             self._text["values"], self._thread_id, node.namespace, *map(list, zip(*pairs, strict=True))
@@ -261,6 +258,9 @@ class _TablesThread:
             checkpoint, metadata = json.loads(record["checkpoint"]), json.loads(record["metadata"])
             if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("channel_versions"), dict):
                 raise SkipThread(f"{_where(node.key)}: its document has no channel_versions")
+            if not isinstance(metadata, dict):
+                raise SkipThread(f"{_where(node.key)}: its metadata is {type(metadata).__name__}, expected a mapping")
+            checkpoint["channel_values"] = checkpoint.get("channel_values") or {}
             rows.append(StoredCheckpoint(node, checkpoint, metadata, writes.get(node.checkpoint_id, ())))
         await self._add_sends(namespace, [row for row in rows if _has_foreign_sends(row)])
         return rows
@@ -335,6 +335,31 @@ def _statement(body: str, prefix: str, task_path: str) -> str:
     text = "\n".join(lines).removesuffix(";")
     quoted = text.replace("'{schema}'", "'" + prefix.replace("'", "''") + "'")
     return quoted.replace("{schema}", prefix).replace("{task_path}", task_path)
+
+
+async def _text_for(connection: AnyConnection, schema: str | None) -> dict[str, str]:
+    """The statements for the tables that there are. Raises as `TablesSource.connect`."""
+    prefix = "" if schema is None else quote_schema(schema) + "."
+    try:
+        found = await _columns(connection, prefix)
+        missing = [name for name in _NEEDED if name not in found]
+        if missing:
+            raise InvalidConfigError(
+                f"{'the search path' if schema is None else f'schema {schema!r}'} has no tables of LangGraph's saver",
+                detail=f"missing {', '.join(missing)}",
+                hint="name the schema; a ShallowPostgresSaver is read with --from package.module:factory",
+            )
+        text = _statements(prefix, _task_path(found))
+        await connection.execute(text["readable"])
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise DatabaseRefusedError(
+            "the source may not be read",
+            detail=str(error),
+            hint=f"grant the role USAGE on the schema and SELECT on {', '.join(_TABLES)}",
+        ) from error
+    except DRIVER_ERRORS as error:
+        raise translate(error) from error
+    return text
 
 
 def _task_path(columns: set[str]) -> str:

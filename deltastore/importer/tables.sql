@@ -9,6 +9,10 @@ SELECT relname || '.' || attname AS name
 FROM unnest(ARRAY['checkpoints', 'checkpoint_blobs', 'checkpoint_writes']) AS wanted (relname)
 JOIN pg_attribute ON attrelid = to_regclass('{schema}' || relname) AND attnum > 0 AND NOT attisdropped;
 
+-- name: readable
+-- Fails where the role may not read the tables.
+SELECT FROM {schema}checkpoints, {schema}checkpoint_blobs, {schema}checkpoint_writes LIMIT 0;
+
 -- name: no_idle_timeout
 -- A transaction waits here while values are built and compared.
 SET LOCAL idle_in_transaction_session_timeout = 0;

@@ -15,6 +15,7 @@ from deltastore.core.codec import Codec
 from deltastore.core.frame import Cipher
 from deltastore.core.model import ThreadRef
 from deltastore.engine import Engine
+from deltastore.importer.assemble import counted
 from deltastore.importer.histories import SourceHistories, marked
 from deltastore.importer.source import Node, OpenThread, SkipThread
 from deltastore.importer.unopened import exact_form
@@ -84,8 +85,7 @@ class Verifier:
         self, thread: ThreadRef, node: Node, source: CheckpointTuple, target: Loaded, histories: SourceHistories
     ) -> str | None:
         """Which DeltaChannel would be rebuilt from something else, or None."""
-        counters: Any = (source.metadata or {}).get(metadatas.COUNTERS) or ()
-        named = frozenset(counters) | metadatas.delta_channels(target.volatile)
+        named = counted(source.metadata or {}) | metadatas.delta_channels(target.volatile)
         channels = named.difference(target.state.values)
         if not channels:
             return None
