@@ -100,6 +100,7 @@ with deltastore.DeltaSaver.from_conn_string("embedded:/nowhere/at/all"):
         ("langgraph.checkpoint.postgres", ["demo"], "demo", 2),
         ("psutil", ["schema", "status", "--dsn", "embedded"], "embedded", 2),
         ("fsspec", ["restore", "--check", "file"], "archive", 2),
+        ("s3fs", ["archive", "a", "--to", "s3://bucket/x", "--dsn", "postgresql://nowhere"], "archive-s3", 2),
     ],
 )
 def test_commands_without_their_extra(module: str, command: list[str], extra: str, code: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from deltastore.archive.archiver import Archiver
 from deltastore.archive.files import prove
-from deltastore.archive.places import Place, opener
+from deltastore.archive.places import Place, matching, opener
 from deltastore.archive.report import Outcome, Report, Status
 from deltastore.archive.restoring import Restorer
 from deltastore.connect import DeltaSaver
@@ -43,7 +43,7 @@ async def archive_threads(
     Args:
         saver: Where the threads are. Its serializer's cipher, if there is one, ciphers the files.
         thread_ids: Which threads.
-        to: The folder: `file:///…`, `s3://…`, or whatever else fsspec knows. A local one is made if it is missing.
+        to: The folder: `file:///…`, `s3://…`, or whatever else fsspec knows. Made if it is missing, but no bucket is.
         keep: Leave the threads in the database.
         dry_run: Write and remove nothing; the outcomes say which threads would be archived, and into which files.
         progress: Told each thread's outcome when it is done.
@@ -113,7 +113,7 @@ async def restore_archives(
 
     Args:
         saver: Where they go. Its serializer's cipher reads the files, and ciphers the threads.
-        urls: The files.
+        urls: The files. `*` in an address stands for any part of a name.
         thread_id: What the thread is to be called, if there is one file; by default as it was.
         replace: Replace threads that are there already.
         go_on: Report what is wrong with one file as its outcome, and go on with the others, instead of raising it.
@@ -123,22 +123,15 @@ async def restore_archives(
         What became of them.
 
     Raises:
-        InvalidConfigError: A file cannot be opened, or its thread is there already. Files before it are restored.
+        InvalidConfigError: A file cannot be opened, or its thread is there already. Files before it are restored. Or
+            one name is given for several threads.
         StoredDataError: A file is damaged or cannot be deciphered; nothing of it was written.
         DatabaseError: The database did not take it; nothing of it was written.
     """
-    opener()  # what is missing for all files is no matter of one
-    report = Report()
-    for url in urls:
-        try:
-            outcome = await saver.acall(partial(_restore, url, thread_id, replace))
-        except (InvalidConfigError, StoredDataError) as error:
-            if not go_on:
-                raise
-            outcome = _failed(url, error)
-        report.add(outcome)
-        progress(outcome)
-    return report
+    urls = list(urls)
+    if thread_id is not None and (len(urls) > 1 or "*" in "".join(urls)):
+        raise InvalidConfigError("one name for several threads", hint="restore one file with --as (thread_id=…)")
+    return await _report(urls, lambda url: saver.acall(partial(_restore, url, thread_id, replace)), go_on, progress)
 
 
 async def check_archives(
@@ -150,7 +143,7 @@ async def check_archives(
     """Reads archives in full, without a database.
 
     Args:
-        urls: The files.
+        urls: The files, as for `restore_archives`.
         serde: The serializer of the threads, if it encrypts.
         progress: Told each file's outcome.
 
@@ -160,18 +153,8 @@ async def check_archives(
     Raises:
         InvalidConfigError: fsspec is not installed.
     """
-    opener()
-    report = Report()
     cipher = None if serde is None else codec_of(serde)[1]
-    for url in urls:
-        try:
-            header = await asyncio.to_thread(prove, url, cipher)
-            outcome = Outcome(header.thread_id, Status.SOUND, file=url, checkpoints=header.checkpoints)
-        except (InvalidConfigError, StoredDataError) as error:
-            outcome = _failed(url, error)
-        report.add(outcome)
-        progress(outcome)
-    return report
+    return await _report(urls, partial(_check, cipher), go_on=True, progress=progress)
 
 
 async def open_archive(url: str, *, serde: SerializerProtocol | None = None) -> DeltaSaver:
@@ -201,6 +184,44 @@ def check_target(to: str, *, make_folder: bool = False) -> None:
         InvalidConfigError: The folder is missing, or cannot be written to.
     """
     Place(to).check(make=make_folder)
+
+
+async def _report(
+    urls: Iterable[str],
+    job: Callable[[str], Awaitable[Outcome]],
+    go_on: bool,
+    progress: Callable[[Outcome], None],
+) -> Report:
+    """Does the job with each file, and says what became of it."""
+    opener()  # what is missing for all files is no matter of one
+    report = Report()
+    for url in urls:
+        async for outcome in _outcomes(url, job, go_on):
+            report.add(outcome)
+            progress(outcome)
+    return report
+
+
+async def _outcomes(url: str, job: Callable[[str], Awaitable[Outcome]], go_on: bool) -> AsyncIterator[Outcome]:
+    try:
+        files = await asyncio.to_thread(matching, url)
+    except InvalidConfigError as error:
+        if not go_on:
+            raise
+        yield _failed(url, error)
+        return
+    for file in files:
+        try:
+            yield await job(file)
+        except (InvalidConfigError, StoredDataError) as error:
+            if not go_on:
+                raise
+            yield _failed(file, error)
+
+
+async def _check(cipher: Cipher | None, url: str) -> Outcome:
+    header = await asyncio.to_thread(prove, url, cipher)
+    return Outcome(header.thread_id, Status.SOUND, file=url, checkpoints=header.checkpoints)
 
 
 def _failed(url: str, error: InvalidConfigError | StoredDataError) -> Outcome:

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO
 
-from deltastore.archive.files import ThreadFile, prove
+from deltastore.archive.files import ThreadFile, Writable, prove
 from deltastore.archive.places import Draft, Place
 from deltastore.archive.report import Outcome, Status
 from deltastore.core.archive import ArchiveHeader, Row
@@ -104,16 +103,20 @@ class Archiver:
                 with Path(os.devnull).open("wb") as nowhere:  # noqa: ASYNC230 - it takes everything at once
                     written = await self._write(nowhere, rows, documents, packed_bytes)
                     return self._outcome(Status.COUNTED, rows, written)
-            with self.place.written() as draft:
-                written = await self._write(await asyncio.to_thread(draft.open), rows, documents, packed_bytes)
+            draft = self.place.draft()
+            try:
+                await asyncio.to_thread(draft.open)
+                written = await self._write(draft, rows, documents, packed_bytes)
                 await asyncio.to_thread(draft.close)
                 await asyncio.to_thread(prove, draft.url, self.cipher, written.contents)
                 return await self._settle(draft, rows, written)
+            finally:
+                await asyncio.to_thread(draft.discard)
         except _ThreadChangedError as error:
             return Outcome(thread.thread_id, Status.CHANGED, str(error))
 
     async def _write(
-        self, file: IO[bytes], rows: ThreadRows, documents: Sequence[MetadataRow], packed_bytes: int
+        self, file: Writable, rows: ThreadRows, documents: Sequence[MetadataRow], packed_bytes: int
     ) -> ThreadFile:
         """Writes the file. `packed_bytes` is the size of the packs that the thread is stored in."""
         header = ArchiveHeader(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
 from hashlib import blake2b
-from typing import IO
+from typing import Any, Protocol
 
 from deltastore.archive.places import opened
 from deltastore.core.archive import ArchiveHeader, ArchiveReader, ArchiveWriter, Row
@@ -17,6 +17,13 @@ from deltastore.core.payload import pack
 from deltastore.errors import CorruptPayloadError, StoredDataError
 
 FINGERPRINT_BYTES = 8
+
+
+class Writable(Protocol):
+    """A binary file."""
+
+    def write(self, data: bytes, /) -> Any:
+        """Adds bytes."""
 
 
 class ThreadFile:
@@ -36,7 +43,7 @@ class ThreadFile:
 
     def __init__(
         self,
-        file: IO[bytes],
+        file: Writable,
         header: ArchiveHeader,
         packing: Packing,
         cipher: Cipher | None,

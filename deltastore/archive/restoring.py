@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from deltastore.archive.files import prove, reading
@@ -68,7 +69,8 @@ class Restorer:
         """Writes all rows; the bytes of their payloads."""
         await edit.restart(thread)
         payload_bytes = 0
-        with reading(url, self.cipher) as reader:
+        with ExitStack() as stack:
+            reader = await asyncio.to_thread(stack.enter_context, reading(url, self.cipher))
             unpacking = Unpacking(await edit.numbers(reader.header.segments), self.cipher)
             blocks = reader.blocks()
             while (block := await asyncio.to_thread(next, blocks, None)) is not None:

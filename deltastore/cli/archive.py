@@ -92,8 +92,6 @@ def restore(
     damaged.
     """
     as_json = given.pop("as_json")
-    if thread_id is not None and len(files) > 1:
-        raise InvalidConfigError("one name for several threads", hint="restore one file with --as")
     progress = _progress(as_json)
     if check:
         report = asyncio.run(check_archives(files, serde=made(given["serde"]), progress=progress))
