@@ -50,7 +50,7 @@ def run_on(
             except DRIVER_ERRORS as error:
                 raise translate(error, schema=schema) from error
 
-    return asyncio.run(run(_given(dsn, makes=makes)))
+    return asyncio.run(run(given_dsn(dsn, makes=makes)))
 
 
 def run_with_saver(
@@ -76,10 +76,11 @@ def run_with_saver(
         async with opened as saver:
             return await call(saver)
 
-    return asyncio.run(run(_given(dsn, makes=makes)))
+    return asyncio.run(run(given_dsn(dsn, makes=makes)))
 
 
-def _given(dsn: str | None, *, makes: bool) -> str:
+def given_dsn(dsn: str | None, *, makes: bool) -> str:
+    """The DSN. Raises `InvalidConfigError` if there is none, or it names an embedded database that is not there."""
     if not dsn:
         raise InvalidConfigError("no database given", hint="say --dsn DSN, or set DELTASTORE_DSN")
     if not makes and _is_embedded(dsn):
@@ -108,6 +109,12 @@ def serializer(name: str | None) -> Any:
         raise InvalidConfigError(f"the serializer {name!r} cannot be made", detail=str(error)) from error
 
 
+def search_current_folder() -> None:
+    """Modules are looked for in the current folder, too, after all other places."""
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.append(folder)
+
+
 def imported(name: str) -> Any:
     """What `package.module:name` names, or the module if no name is given; the current folder is looked at, too.
 
@@ -115,8 +122,7 @@ def imported(name: str) -> Any:
         InvalidConfigError: There is no such thing.
     """
     module_name, colon, attribute = name.partition(":")
-    if (folder := str(Path.cwd())) not in sys.path:
-        sys.path.append(folder)
+    search_current_folder()
     try:
         module = importlib.import_module(module_name)
         return getattr(module, attribute) if colon else module

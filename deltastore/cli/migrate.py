@@ -13,7 +13,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from deltastore.cli.database import json_option, schema_option, serde_option, serializer
+from deltastore.cli.database import (
+    given_dsn,
+    json_option,
+    schema_option,
+    search_current_folder,
+    serde_option,
+    serializer,
+)
 from deltastore.errors import InvalidConfigError
 from deltastore.importer.api import migrate as move
 from deltastore.importer.landing import PartLimits
@@ -62,12 +69,13 @@ def migrate(context: click.Context, /, source: str, target: str, as_json: bool, 
         workers=given["workers"],
         limits=PartLimits(from_bytes=given["parts_from"] * MEGABYTE),
     )
+    search_current_folder()
     shared = {"serde": serializer(given["serde"]), "schema": given["schema"]}
     with _Bar(quiet=as_json or not sys.stderr.isatty()) as bar:
         if is_stock(target):
             _refuse_options(context)
             back = move_back(
-                source,
+                given_dsn(source, makes=False),
                 target,
                 options,
                 target_schema=given["stock_schema"],

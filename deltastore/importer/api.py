@@ -160,16 +160,23 @@ async def _made(name: str, stack: AsyncExitStack) -> AnySaver:
             hint="give postgresql://…, sqlite:///file, or package.module:factory",
         )
     try:
-        made = getattr(importlib.import_module(module_name), factory_name)()
+        factory = getattr(importlib.import_module(module_name), factory_name)
     except (ImportError, AttributeError) as error:
         raise InvalidConfigError(f"the factory {name!r} cannot be imported", detail=str(error)) from error
-    if inspect.isawaitable(made):
-        made = await made
-    if not isinstance(made, BaseCheckpointSaver):
-        if isinstance(made, AbstractAsyncContextManager):
-            made = await stack.enter_async_context(made)
-        elif isinstance(made, AbstractContextManager):
-            made = stack.enter_context(made)
+    try:
+        made = await _entered(factory(), stack)
+    except Exception as error:
+        raise InvalidConfigError(f"the factory {name!r} failed", detail=f"{type(error).__name__}: {error}") from error
     if not isinstance(made, BaseCheckpointSaver):
         raise InvalidConfigError(f"{name!r} gave a {type(made).__name__}, expected a checkpoint saver")
     return made
+
+
+async def _entered(made: Any, stack: AsyncExitStack) -> Any:
+    if inspect.isawaitable(made):
+        made = await made
+    if isinstance(made, BaseCheckpointSaver):
+        return made
+    if isinstance(made, AbstractAsyncContextManager):
+        return await stack.enter_async_context(made)
+    return stack.enter_context(made) if isinstance(made, AbstractContextManager) else made

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sysconfig
 import uuid
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,32 @@ def test_an_empty_list_of_threads_is_not_all_of_them(empty_database_dsn: str) ->
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 4
     assert json.loads(result.stdout)["threads"] == {"failed": 1}
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [f"{sysconfig.get_path('scripts')}/deltastore", "migrate", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_factory_in_the_current_folder(tmp_path: Path, empty_database_dsn: str) -> None:
+    lines = (
+        "from langgraph.checkpoint.memory import InMemorySaver as make\ndef fail(): raise OSError('no disk')\nvalue = 1"
+    )
+    (tmp_path / "old_savers.py").write_text(lines)
+    moved = run("--from", "old_savers:make", "--to", empty_database_dsn, folder=tmp_path)
+    assert (moved.returncode, moved.stderr) == (0, "")
+    for name, reason in (("fail", "OSError: no disk"), ("value", "not callable"), ("nothing", "cannot be imported")):
+        failed = run("--from", f"old_savers:{name}", "--to", empty_database_dsn, folder=tmp_path)
+        assert failed.returncode == 2
+        assert failed.stderr.count("\n") == 1
+        assert reason in failed.stderr
+
+
+def test_the_way_back_makes_no_embedded_database(tmp_path: Path) -> None:
+    failed = run("--from", "embedded:mistyped", "--to", "stock-postgresql://nowhere/x", folder=tmp_path)
+    assert failed.returncode == 2
+    assert "there is no embedded database" in failed.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_role_that_may_not_read_all_tables(empty_database_dsn: str) -> None:
