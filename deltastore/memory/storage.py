@@ -71,11 +71,11 @@ class MemoryStorage:
         row = save.row
         async with self._no_edit(save.thread.key):
             thread = self._threads.get(save.thread.key)
-            if thread is not None and row.key in thread.checkpoints:
-                return Refusal.EXISTS
             parent = _parent_of(thread, row)
             if parent is None and (refusal := self._refusal(thread, save)):
                 return refusal
+            if thread is not None and row.key in thread.checkpoints:
+                return Refusal.EXISTS
             if row.depth > 0 and (parent is None or parent.depth != row.depth - 1):
                 return Refusal.STALE
             expected, found = save.parent_writes, thread.writes(row.namespace, row.parent_id) if thread else []

@@ -77,9 +77,9 @@ WITH seen AS MATERIALIZED (
 SELECT
     CASE
         WHEN EXISTS (SELECT FROM stored_checkpoint) THEN 0
-        WHEN EXISTS (SELECT FROM thread) AND EXISTS (SELECT FROM twin) THEN 2
         WHEN EXISTS (SELECT FROM deleted) AND (EXISTS (SELECT FROM thread) OR NOT EXISTS (SELECT FROM seen))
             THEN (SELECT deleted.outcome FROM deleted)
+        WHEN EXISTS (SELECT FROM thread) AND EXISTS (SELECT FROM twin) THEN 2
         WHEN EXISTS (SELECT FROM thread) THEN 1
         WHEN EXISTS (SELECT FROM known) OR ($3::bigint IS NULL AND EXISTS (SELECT FROM parent_fits)) THEN 3
         ELSE 1

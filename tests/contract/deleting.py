@@ -54,6 +54,14 @@ class DeletingContract:
         assert await storage.save(inside) is Refusal.DELETED
         assert await structure(storage) is None
 
+    async def test_a_save_behind_a_deleted_checkpoint_is_refused_also_under_an_id_that_is_taken(
+        self, storage: Storage
+    ) -> None:
+        await self.deleted(storage)
+        await save(storage, row(8))
+        assert await storage.save(Save(T, row(8, 4), metadata=METADATA)) is Refusal.DELETED
+        assert await storage.save(Save(T, row(8), metadata=METADATA)) is Refusal.EXISTS
+
     async def test_writes_to_a_deleted_checkpoint_are_refused(self, storage: Storage) -> None:
         await self.deleted(storage)
         for number, held in ((1, 1), (3, 3), (5, 5), (9, 5)):
