@@ -34,8 +34,8 @@ async def test_no_false_alarm_while_threads_change(database_dsn: str) -> None:
         async def remove() -> None:
             policy = RetentionPolicy((RetentionRule(keep_last=5),))
             while not writers.done():
-                ended = max(len(story.steps) // 5 - 2 for story in stories)
-                await savers[1].adelete_for_runs([f"{story.thread_id} run {ended}" for story in stories])
+                ended = {story.thread_id: len(story.steps) // 5 - 2 for story in stories}
+                await savers[1].adelete_for_runs([f"{name} run {number}" for name, number in ended.items()])
                 await savers[1].aretain(policy)
                 await savers[1].aprune([f"thread {chance.randrange(THREADS)}"])
 
