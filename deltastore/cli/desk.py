@@ -83,7 +83,7 @@ async def print_namespaces(namespaces: AsyncIterator[NamespaceSummary]) -> None:
 
 async def print_history(entries: AsyncIterator[HistoryEntry]) -> None:
     """The tree, a line for each checkpoint as it is read."""
-    target, graph = console(), Graph()
+    target, graph = console(is_cut=False), Graph()
     empty = True
     async for each in entries:
         empty = False

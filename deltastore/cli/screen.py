@@ -6,6 +6,7 @@ mark that says so.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -21,14 +22,24 @@ WIDE = 120
 SHORT_ID = 18
 """So much of a UUID of version 6 is its time: enough to tell the checkpoints of a thread apart."""
 
+UNCUT = 1_000_000
+"""A width that nothing reaches."""
+
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _BREAKS = str.maketrans({"\n": "⏎", "\t": " "})
 
 
-def console() -> Console:
-    """Standard output, as plain text where it is no terminal."""
-    return Console(highlight=False, markup=False, emoji=False)
+def console(*, is_cut: bool = True) -> Console:
+    """Standard output, as plain text where it is no terminal.
+
+    Args:
+        is_cut: Whether lines are cut where there is no terminal either. If not, `COLUMNS` still says a width.
+    """
+    target = Console(highlight=False, markup=False, emoji=False)
+    if not is_cut and not target.is_terminal and "COLUMNS" not in os.environ:
+        target.width = UNCUT
+    return target
 
 
 def clean(text: str) -> str:

@@ -31,7 +31,7 @@ from deltastore.core.codec import Codec, EncodedValue, ValueKind
 from deltastore.core.draft import Put, PutWrites
 from deltastore.core.frame import Cipher
 from deltastore.core.header import ABSENT, Header
-from deltastore.core.identifiers import unpack_checkpoint_id
+from deltastore.core.identifiers import shown_namespace, unpack_checkpoint_id
 from deltastore.core.memo import Memo, Memos
 from deltastore.core.model import ThreadRef
 from deltastore.core.pieces import PieceList
@@ -87,7 +87,7 @@ def put_of(
     validate.mapping(metadata, "metadata")
     validate.mapping(new_versions, "new_versions")
     checkpoint_id, parent_id = validate.checkpoint_key(checkpoint["id"]), validate.checkpoint_key_of(config)
-    where = f"thread {thread.thread_id!r}, namespace {namespace!r}, checkpoint {checkpoint['id']!r}"
+    where = f"thread {thread.thread_id!r}, namespace {shown_namespace(namespace)}, checkpoint {checkpoint['id']!r}"
     if checkpoint_id == parent_id:
         raise InvalidConfigError(f"{where}: a checkpoint cannot be its own parent")
     memo = memos.of(thread.key, namespace, codec.serializer)
@@ -165,7 +165,7 @@ def writes_of(
     checkpoint_id = validate.checkpoint_key_of(config)
     if checkpoint_id is None:
         raise InvalidConfigError(f"writes to thread {thread.thread_id!r} name no checkpoint_id")
-    where = f"thread {thread.thread_id!r}, namespace {namespace!r}, task {task_id!r}"
+    where = f"thread {thread.thread_id!r}, namespace {shown_namespace(namespace)}, task {task_id!r}"
     memo = memos.of(thread.key, namespace, codec.serializer)
     encoded = []
     for index, (channel, value) in enumerate(writes):

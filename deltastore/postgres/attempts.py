@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import asyncpg
 
-from deltastore.errors import DatabaseUnavailableError
+from deltastore.errors import DatabaseError, DatabaseUnavailableError
 from deltastore.observing import POOL_SECONDS, RETRIES, Observer, extra
 from deltastore.postgres.failures import DRIVER_ERRORS, is_collision, is_lost_connection, translate
 from deltastore.postgres.migrations import Migrator
@@ -37,13 +37,21 @@ class Attempts:
         migrator: Checks the schema's version before the first call.
         timeout_seconds: How long one call may wait for a usable connection, retries included, before it fails.
         observer: Is told of waits for connections and of retries.
+        address: What the pool connects to, for errors.
 
     Raises:
         InvalidConfigError: The timeout is no time.
     """
 
     def __init__(
-        self, pool: Pool, schema: str, *, migrator: Migrator, timeout_seconds: float, observer: Observer | None
+        self,
+        pool: Pool,
+        schema: str,
+        *,
+        migrator: Migrator,
+        timeout_seconds: float,
+        observer: Observer | None,
+        address: str,
     ) -> None:
         check_seconds("timeout_seconds", timeout_seconds)
         self._pool = pool
@@ -51,6 +59,8 @@ class Attempts:
         self._migrator = migrator
         self._timeout_seconds = timeout_seconds
         self._observer = observer
+        self._address = address
+        self._before = f"{address}: " if address else ""
         self._version_checked = False
 
     async def run(self, verb: str, operation: Callable[[AnyConnection], Awaitable[_Answer]]) -> _Answer:
@@ -94,7 +104,7 @@ class Attempts:
                 failures.append(error)
                 pause_seconds = min(_PAUSE_SECONDS * (len(failures) - 1), _PAUSE_SECONDS_MAX)
                 if not self._may_retry(error) or loop.time() + pause_seconds >= deadline:
-                    raise translate(error, schema=self._schema) from error
+                    raise self.translated(error) from error
                 if self._observer is not None:
                     self._observer.count(RETRIES, 1, {"operation": verb, "error": type(error).__name__})
                 await asyncio.sleep(pause_seconds)
@@ -105,6 +115,10 @@ class Attempts:
                         "%s succeeded at attempt %d, after %r", verb, attempt_number, failures[0], extra=extra()
                     )
                 return answer
+
+    def translated(self, error: Exception) -> DatabaseError:
+        """Our error for one of `DRIVER_ERRORS`, with schema and address; raise it `from` the original."""
+        return translate(error, schema=self._schema, address=self._address)
 
     def _may_retry(self, error: Exception) -> bool:
         return (is_lost_connection(error) or is_collision(error)) and not self._pool.is_closing()
@@ -120,8 +134,8 @@ class Attempts:
         except TimeoutError as error:
             raise DatabaseUnavailableError(
                 "no usable connection in time",
-                detail=f"waited {timeout_seconds:.1f} s; the pool has {self._pool.get_size()} connections,"
-                f" {self._pool.get_idle_size()} of them idle, {self._pool.get_max_size()} allowed",
+                detail=f"{self._before}waited {timeout_seconds:.1f} s; the pool has {self._pool.get_size()}"
+                f" connections, {self._pool.get_idle_size()} of them idle, {self._pool.get_max_size()} allowed",
                 hint="allow more connections, or see why calls hold them for so long",
             ) from error
         if self._observer is not None:

@@ -34,12 +34,12 @@ from deltastore.observing import Observer, extra
 from deltastore.postgres import rows
 from deltastore.postgres.attempts import Attempts
 from deltastore.postgres.edit import PostgresEdit, PostgresView
-from deltastore.postgres.failures import DRIVER_ERRORS, translate
+from deltastore.postgres.failures import DRIVER_ERRORS
 from deltastore.postgres.grouping import Group
 from deltastore.postgres.migrations import Migrator
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.overview import Overview
-from deltastore.postgres.pool import Pool, PoolOptions, open_pool
+from deltastore.postgres.pool import Pool, PoolOptions, address, open_pool
 from deltastore.postgres.queries import AnyConnection, Queries, together
 from deltastore.postgres.repair import PostgresRepair, RepairQueries
 from deltastore.postgres.staging import PostgresStaging, StagingQueries
@@ -59,6 +59,7 @@ class PostgresStorage:
         create_schema: Whether `setup` may create the schema itself.
         timeout_seconds: How long one call may wait for a usable connection, retries included, before it fails.
         observer: Is told of waits for connections and of retries.
+        address: What the pool connects to, for errors: host, port, database.
 
     Raises:
         InvalidConfigError: The schema's name cannot be used, or the timeout is no time.
@@ -73,9 +74,9 @@ class PostgresStorage:
         create_schema: bool = True,
         timeout_seconds: float = 10.0,
         observer: Observer | None = None,
+        address: str = "",
     ) -> None:
         self._pool = pool
-        self._schema = schema
         self._owns_pool = owns_pool
         self._queries = Queries(schema)
         self._survey_queries = SurveyQueries(schema)
@@ -84,7 +85,9 @@ class PostgresStorage:
         self._statistics_queries = StatisticsQueries(schema)
         self._staging_queries = StagingQueries(schema)
         migrator = Migrator(schema, create_schema=create_schema)
-        self._attempts = Attempts(pool, schema, migrator=migrator, timeout_seconds=timeout_seconds, observer=observer)
+        self._attempts = Attempts(
+            pool, schema, migrator=migrator, timeout_seconds=timeout_seconds, observer=observer, address=address
+        )
         self._saves = Group(self._save, self._save_together)
         self._write_saves = Group(self._save_writes, self._save_writes_together)
 
@@ -109,6 +112,7 @@ class PostgresStorage:
             create_schema=create_schema,
             timeout_seconds=options.timeout_seconds,
             observer=observer,
+            address=address(dsn),
         )
 
     async def setup(self) -> None:
@@ -224,7 +228,7 @@ class PostgresStorage:
             async with stack:
                 yield survey
         except DRIVER_ERRORS as error:
-            raise translate(error, schema=self._schema) from error
+            raise self._attempts.translated(error) from error
 
     async def newest_threads(self, query: ThreadsQuery) -> list[ThreadEntry]:
         """One page of threads, newest first, in one transaction."""
@@ -261,7 +265,7 @@ class PostgresStorage:
             async with stack:
                 yield view
         except DRIVER_ERRORS as error:
-            raise translate(error, schema=self._schema) from error
+            raise self._attempts.translated(error) from error
 
     @asynccontextmanager
     async def repair(self, thread_key: bytes) -> AsyncIterator[PostgresRepair]:
@@ -279,7 +283,7 @@ class PostgresStorage:
             async with stack:
                 yield edit
         except DRIVER_ERRORS as error:
-            raise translate(error, schema=self._schema) from error
+            raise self._attempts.translated(error) from error
         edit.log()
 
     def staging(self) -> PostgresStaging:

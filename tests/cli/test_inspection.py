@@ -85,8 +85,14 @@ def test_threads(run: Run, dsn: str) -> None:
     assert ran(run("threads", "--pinned")) == "no threads\n"
 
 
-def test_history(run: Run, dsn: str) -> None:
+def test_history(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     del dsn
+    monkeypatch.delenv("COLUMNS", raising=False)
+    piped = ran(run("history", THREAD)).splitlines()
+    assert [each.split()[0] for each in piped] == ["*", "|", "|/", "*", "*"]
+    assert uuid_of(3) in piped[1]
+    assert piped[1].endswith("→ agent, tools  messages +1, files +2  1 pending write"), "a pipe gets whole lines"
+    monkeypatch.setenv("COLUMNS", "80")
     lines = ran(run("history", THREAD)).splitlines()
     assert lines == [
         "* 00000004-0000-4000    4 loop   → agent, tools  messages +1, notes new",

@@ -13,7 +13,7 @@ import pytest
 
 from deltastore.core.model import ListQuery, NewSegment, Refusal, Save, Saved, SaveWrites, ThreadChanges
 from deltastore.errors import DatabaseRefusedError, DatabaseUnavailableError, InvalidConfigError
-from deltastore.postgres.pool import PoolOptions, open_pool
+from deltastore.postgres.pool import PoolOptions, address, open_pool
 from deltastore.postgres.storage import PostgresStorage
 from tests.contract.calls import (
     METADATA,
@@ -147,7 +147,7 @@ async def test_an_edit_whose_line_breaks_ends_with_an_error_and_changes_nothing(
             proxy.cuts_answers = True
             await edit.apply(ThreadChanges(delete_checkpoints=(("", key(1)),)))
 
-    with pytest.raises(DatabaseUnavailableError):
+    with pytest.raises(DatabaseUnavailableError, match=address(proxy.dsn)):
         await edit()
     proxy.cuts_answers = False
     assert await structure(storage) == before
@@ -161,7 +161,7 @@ async def test_a_silent_line_ends_with_an_error_in_time(proxy: Proxy) -> None:
     proxy.swallows = True
     for call in (save(storage, row(2)), load(storage)):
         started = time.monotonic()
-        with pytest.raises(DatabaseUnavailableError):
+        with pytest.raises(DatabaseUnavailableError, match=address(proxy.dsn)):
             await call
         assert time.monotonic() - started < 3
     proxy.swallows = False

@@ -174,6 +174,7 @@ def test_the_error_names_channel_and_path(value: Any, path: str):
     with pytest.raises(UnserializableValueError) as caught:
         puts.put(None, {"a": value})
     assert path in str(caught.value)
+    assert "namespace (root), " in str(caught.value)
 
 
 def test_values_that_hold_themselves_are_refused():
