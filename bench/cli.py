@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
-from bench.errors import BenchError, NotVerifiedError, TargetError, UsageError
+from bench.errors import BenchError, NotVerifiedError, TargetError, UsageError, one_line
 from bench.options import RunOptions
 from bench.output import RunOutput
 from bench.record import Record, read_record
@@ -106,7 +106,7 @@ def run(
     try:
         lines = output.finish(record)
     finally:  # on a full disk the figures are at least shown
-        click.echo(markdown([record]))
+        _show(markdown([record]))
     for line in lines:
         _print(console, line)
     sys.exit(_exit_code(record, console))
@@ -123,7 +123,7 @@ def report(records: tuple[Path, ...], out: Path | None) -> None:
     """Makes a report from one or more records (a long run beside the reference, say)."""
     read = [read_record(path) for path in records]
     if out is None:
-        click.echo(markdown(read))
+        _show(markdown(read))
         return
     write_report(read, out)
     click.echo(f"written: {out}", err=True)
@@ -134,7 +134,7 @@ def report(records: tuple[Path, ...], out: Path | None) -> None:
 @click.argument("new", type=click.Path(path_type=Path))
 def compare(old: Path, new: Path) -> None:
     """Compares two records figure by figure."""
-    click.echo(compare_markdown(read_record(old), read_record(new)))
+    _show(compare_markdown(read_record(old), read_record(new)))
 
 
 def main() -> None:
@@ -144,12 +144,25 @@ def main() -> None:
     except BenchError as problem:
         click.echo(f"error: {problem}", err=True)
         sys.exit(problem.exit_code)
+    except OSError as problem:
+        click.echo(f"error: {one_line(problem)}", err=True)
+        sys.exit(TargetError.exit_code)
     except click.ClickException as problem:
         problem.show()
         sys.exit(UsageError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED_EXIT_CODE)
+
+
+def _show(text: str) -> None:
+    """Writes a report to stdout; click deals with a reader that has gone."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"the output cannot be written: {error.strerror}") from error
 
 
 def _print(console: Console, text: str) -> None:
@@ -180,6 +193,8 @@ def _names(text: str, known: tuple[str, ...], what: str) -> list[str]:
     for name in names:
         if name not in known:
             raise UsageError(f"unknown {what} {name!r}: expected one of {', '.join(known)}")
+        if names.count(name) > 1:
+            raise UsageError(f"{what} {name!r} is given twice: expected each once")
     if not names:
         raise UsageError(f"no {what} given: expected one of {', '.join(known)}")
     return names

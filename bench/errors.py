@@ -25,3 +25,11 @@ class NotVerifiedError(BenchError):
     """A target gave back other data than it was given. Its figures are not reported."""
 
     exit_code = 4
+
+
+def one_line(error: BaseException) -> str:
+    """An exception in one line: the first real one of a group, with its type."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

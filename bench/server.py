@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psutil
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from bench.errors import TargetError, UsageError
 from bench.measure import server_cpu_seconds
@@ -119,9 +120,13 @@ def open_server(dsn: str) -> Iterator[Server]:
         with _temporary_folder() as folder, _embedded(folder) as embedded_dsn:
             yield from _connected(embedded_dsn)
     elif dsn.startswith("embedded:"):
-        with _embedded(Path(dsn.removeprefix("embedded:"))) as embedded_dsn:
+        folder_name = dsn.removeprefix("embedded:")
+        if not folder_name:
+            raise UsageError(f"no folder in {dsn!r}: expected embedded:<folder>")
+        with _embedded(Path(folder_name)) as embedded_dsn:
             yield from _connected(embedded_dsn)
     elif dsn.startswith(("postgresql://", "postgres://")):
+        _check_readable(dsn)
         yield from _connected(dsn)
     else:
         raise UsageError(f"{dsn!r} is no DSN: expected embedded, embedded:<folder> or postgresql://…")
@@ -134,6 +139,17 @@ def _temporary_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_readable(dsn: str) -> None:
+    """What a DSN's reader quotes may be a piece of the password, so only the words before that are said."""
+    try:
+        urlsplit(dsn)
+        conninfo_to_dict(dsn)
+    except (ValueError, psycopg.ProgrammingError) as error:
+        problem = str(error).strip().partition(":")[0]
+        expected = "postgresql://user:password@host:port/database, with special characters as %XX"
+        raise UsageError(f"--dsn cannot be read: {problem}; expected {expected}") from error
 
 
 def _connected(dsn: str) -> Iterator[Server]:

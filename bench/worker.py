@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.cell import Cell, CellSpec
-from bench.errors import BenchError, TargetError
+from bench.errors import BenchError, TargetError, one_line
 
 _JOIN_SECONDS = 10
 
@@ -84,11 +84,3 @@ async def _serve(spec: CellSpec, connection: Connection) -> None:
         except Exception as error:  # noqa: BLE001 - whatever a saver raises is the target's failure
             answer = _Answer(None, TargetError(f"{method}: {one_line(error)}"))
         connection.send(answer)
-
-
-def one_line(error: BaseException) -> str:
-    """An exception in one line: the first real one of a group, with its type."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

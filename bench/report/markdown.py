@@ -43,14 +43,10 @@ def _header(record: Record) -> Iterator[str]:
     yield f"- commit {record.commit}; {record.seconds:,.0f} s in all"
     yield f"- {', '.join(f'{name} {value}' for name, value in record.machine.items())}"
     yield f"- {', '.join(f'{name} {value}' for name, value in versions.items())}"
-    yield f"- {', '.join(f'{name} {_option(value)}' for name, value in record.options.items())}"
+    yield f"- {options_text(record)}"
     if record.digests:
         yield f"- {', '.join(f'{name} sha256 {digest}' for name, digest in record.digests.items())}"
     yield ""
-
-
-def _option(value: object) -> str:
-    return "/".join(str(part) for part in value) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _workload(workload: WorkloadResult) -> Iterator[str]:
@@ -111,6 +107,16 @@ def _bars(rows: Sequence[BarRow]) -> list[str]:
 def _standing(row: BarRow) -> list[str]:
     ours, stock, floor = (ratio_text(row.values.get(target)) for target in (OURS, STOCK, FLOOR))
     return [ours, _REACHED[row.reached], stock, floor]
+
+
+def options_text(record: Record) -> str:
+    """The options of a run, without those that were not given."""
+    shown = {name: value for name, value in record.options.items() if value is not None}
+    return ", ".join(f"{name} {_option(value)}" for name, value in shown.items())
+
+
+def _option(value: object) -> str:
+    return "/".join(str(part) for part in value) or "none" if isinstance(value, (list, tuple)) else str(value)
 
 
 def bar_text(row: BarRow) -> str:

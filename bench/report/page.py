@@ -12,7 +12,7 @@ from bench.record import CellResult, Limits, Record, WorkloadResult
 from bench.report.bars import FLOOR, OURS, STOCK, WORKLOAD, BarRow, bar_rows, find_cell, missing_bars
 from bench.report.charts import charts, stored_by_table, styles
 from bench.report.figures import DASH, Group, Metric, bytes_text, groups, spread_text, text_of
-from bench.report.markdown import bar_text, ratio_text
+from bench.report.markdown import bar_text, options_text, ratio_text
 
 NOTABLE_RATIO = 1.05
 _STYLE = Path(__file__).with_name("style.css")
@@ -210,7 +210,7 @@ def _environment(records: Sequence[Record]) -> Iterator[str]:
             "machine": ", ".join(record.machine.values()),
             "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
             "server": ", ".join(f"{name} {value}" for name, value in record.server.items()) or DASH,
-            "options": ", ".join(f"{name}={value}" for name, value in record.options.items()),
+            "options": options_text(record),
             "SHA-256": ", ".join(f"{name} {digest}" for name, digest in record.digests.items()) or DASH,
         }
         items = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())

@@ -54,6 +54,8 @@ def target_spec(text: str) -> TargetSpec:
     """
     name, equals, factory = text.partition("=")
     if equals:
+        if not name.strip():
+            raise UsageError(f"{text!r}: no target name: expected name=package.module:factory")
         spec = TargetSpec(name, factory)
         spec.maker()
         return spec

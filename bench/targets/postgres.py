@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from bench.errors import TargetError, UsageError
+from bench.errors import TargetError, UsageError, one_line
 from bench.targets.base import Place, Saver, TableBytes, Target
 
 POOL_CONNECTIONS_MAX = 10
@@ -105,8 +105,8 @@ def import_factory(path: str) -> Callable[[str], AbstractAsyncContextManager[Sav
         raise UsageError(f"{path!r} is no import path: expected package.module:factory")
     try:
         factory = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{path} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever the module does while it is imported
+        raise UsageError(f"{path} cannot be imported: {one_line(error)}") from error
     if not callable(factory):
         raise UsageError(f"{path} is a {type(factory).__name__}, expected a function that takes a DSN")
     found: Callable[[str], AbstractAsyncContextManager[Saver]] = factory

@@ -148,6 +148,9 @@ class ReplayWorkload(Workload):
     def __init__(self, seed: int, trace: Path) -> None:
         super().__init__(seed)
         self._turns = read_trace(trace)
+        self.summary = (
+            f"{len(self._turns):,} turns of recorded conversations, joined; from the first again if more are asked for"
+        )
 
     def graph(self, kind: GraphKind, snapshot_frequency: int) -> StateGraph[Any, Any, Any, Any]:
         return message_graph(self.cues, kind, snapshot_frequency)

@@ -45,6 +45,17 @@ def bench(*arguments: str) -> int:
         (("run", "--target", "mine=no.such.module:saver"), "no.such.module:saver cannot be imported"),
         (("run", "--target", "mine=tests.bench.doubles"), "expected package.module:factory"),
         (("run", "--target", "mine=tests.bench.doubles:not_callable"), "expected a function that takes a DSN"),
+        (
+            ("run", "--target", "mine=tests.bench.broken:saver"),
+            "tests.bench.broken:saver cannot be imported: RuntimeError",
+        ),
+        (("run", "--target", "mine=tests.bench.ends:saver"), "tests.bench.ends:saver cannot be imported: SystemExit"),
+        (
+            ("run", "--target", "=tests.bench.doubles:drops_writes"),
+            "no target name: expected name=package.module:factory",
+        ),
+        (("run", "--workload", "agent,wide,agent"), "workload 'agent' is given twice"),
+        (("run", "--graphs", "plain,plain"), "graph 'plain' is given twice"),
         (("run", "--workload", "novel"), "unknown workload 'novel': expected one of agent, files"),
         (("run", "--graphs", "both"), "unknown graph 'both': expected one of plain, delta"),
         (("run", "--concurrency", "0,8"), "expected numbers from 1"),
@@ -55,6 +66,9 @@ def bench(*arguments: str) -> int:
             "/proc/nowhere/trace.jsonl cannot be read",
         ),
         (("run", "--dsn", "mysql://x"), "is no DSN: expected embedded"),
+        (("run", "--dsn", "postgresql://me:se%cret@host/x"), "--dsn cannot be read: invalid percent-encoded token; "),
+        (("run", "--dsn", "embedded:"), "no folder in 'embedded:': expected embedded:<folder>"),
+        (("run", "--dsn", "postgresql://me:secret@[::1/x"), "--dsn cannot be read: Invalid IPv6 URL"),
         (("run", "--targets", "memory", "--out", "/proc/nowhere/x.json"), "/proc/nowhere/x.json cannot be written"),
         (("run", "--targets", "memory", "--out", "x.md"), "expected a name that ends in .json"),
         (("report", str(RECORD), "--out", "/dev/full"), "expected a name that ends in .md or .html"),
@@ -105,6 +119,15 @@ def test_a_missing_package_is_one_line_that_names_the_extra():
     ran = subprocess.run([sys.executable, "-c", without_click], cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert ran.stderr == "error: the benchmarks need click: pip install '.[bench]'\n"
+
+
+@pytest.mark.parametrize("arguments", [("report", str(RECORD)), ("compare", str(RECORD), str(RECORD))])
+def test_an_output_that_cannot_be_written_is_one_line(arguments: tuple[str, ...]):
+    command = [sys.executable, "-m", "bench", *arguments]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.stderr == "error: the output cannot be written: No space left on device\n"
+    assert ran.returncode == 2
 
 
 def test_a_run_writes_a_record_and_reports_and_can_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -98,6 +98,11 @@ def test_a_gz_file_that_is_no_gzip_is_named(tmp_path: Path):
         read_trace(write(tmp_path / "trace.jsonl.gz", {"messages": TALK}))
 
 
+def test_a_replay_says_how_many_turns_are_recorded(tmp_path: Path):
+    trace = write(tmp_path / "trace.jsonl", {"messages": TALK})
+    assert make_workload("replay", seed=1, trace=trace).summary.startswith("2 turns of recorded conversations")
+
+
 def test_a_replay_needs_a_trace():
     with pytest.raises(UsageError, match="--trace"):
         make_workload("replay", seed=1, trace=None)

@@ -1,0 +1,5 @@
+"""A module that ends the program when it is imported."""
+
+import sys
+
+sys.exit(9)
