@@ -10,6 +10,8 @@ Promises of every storage:
 - **epoch**: a number of the thread that changes, to a value never used before, whenever anything is removed or
   rewritten. A save that names an epoch is refused (`Refusal.STALE`) if the thread's differs, so references found at an
   epoch are proved to exist as long as a save at that epoch is accepted;
+- a save says whether a pack may hold writes that came before their checkpoint (`Saved.is_amid_packs`): `parent_writes`
+  does not count these;
 - `edit` excludes every other save, delete and edit of the thread while it lasts;
 - **deleted threads stay deleted**: `delete_thread` leaves a tombstone with the largest checkpoint id of the thread. As
   long as the thread is not there, a save that names a checkpoint (`held_id`, or a parent) is refused: as

@@ -182,7 +182,8 @@ class Writer:
         cached = self.cache.at_epoch(thread.key, saved.epoch)
         for segment in drafted.opened(saved.segment_ids):
             cached.remember_segment(segment)
-        cached.remember_state((put.namespace, put.checkpoint_id), drafted.settled(saved.segment_ids))
+        if not saved.is_amid_packs:  # else a child has to read which writes there are: those in packs are not counted
+            cached.remember_state((put.namespace, put.checkpoint_id), drafted.settled(saved.segment_ids))
         cached.metadata_ids.add(metadata_id)
         self.cache.trim()
 

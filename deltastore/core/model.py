@@ -194,11 +194,13 @@ class Saved:
 
     Attributes:
         server_seconds: How long its statement ran on the server, without the commit; 0 if there is no server.
+        is_amid_packs: Whether a pack may hold writes that came before their checkpoint, the saved one.
     """
 
     epoch: int
     segment_ids: tuple[int, ...]
     server_seconds: float = field(default=0.0, compare=False)
+    is_amid_packs: bool = field(default=False, compare=False)
 
 
 class Refusal(IntEnum):

@@ -93,7 +93,7 @@ class MemoryStorage:
                 segments=new_ids + row.segments,
                 orphaned=row.orphaned or (parent is not None and parent.hidden),
             )
-            return Saved(thread.epoch, new_ids)
+            return Saved(thread.epoch, new_ids, is_amid_packs=bool(thread.packs_around(row.checkpoint_id)))
 
     async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
         """Stores the writes of one `put_writes` call."""

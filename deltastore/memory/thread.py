@@ -98,6 +98,12 @@ class MemoryThread:
         """Its packs."""
         return [segment for segment in self.segments.values() if segment.kind is SegmentKind.PACK]
 
+    def packs_around(self, checkpoint_id: bytes) -> list[SegmentRow]:
+        """The packs that may hold writes to a checkpoint."""
+        return [
+            pack for pack in self.packs() if (pack.first_checkpoint_id or b"") <= checkpoint_id <= pack.checkpoint_id
+        ]
+
 
 class MemorySurvey:
     """The rows of one thread, None if there is no such thread."""

@@ -86,6 +86,10 @@ SELECT
     END AS outcome,
     (SELECT epoch FROM thread) AS epoch,
     (SELECT ids::text FROM new_ids) AS segment_ids,
+    EXISTS (
+        SELECT FROM {schema}.delta_segments
+        WHERE thread_key = $1 AND kind = 4 AND $5 BETWEEN first_checkpoint_id AND checkpoint_id
+    ) AS is_amid_packs,
     extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision AS server_seconds;
 
 -- name: save_writes

@@ -74,7 +74,8 @@ def outlines(records: Iterable[Any]) -> list[ThreadOutline]:
 def save_answer(record: Any) -> Saved | Refusal | None:
     """What a save answered; None if it is to be run again."""
     if record["outcome"] == 0:
-        return Saved(record["epoch"], numbers(record["segment_ids"]), record["server_seconds"])
+        is_amid_packs = record.get("is_amid_packs", False)
+        return Saved(record["epoch"], numbers(record["segment_ids"]), record["server_seconds"], is_amid_packs)
     return _REFUSALS.get(record["outcome"])
 
 

@@ -104,6 +104,14 @@ class PackingContract:
         assert await storage.save(Save(T, row(4, 2, 2), epoch=now, parent_writes=0)) is Refusal.STALE
         assert segments_of(await load(storage, 2)) == [writes[1], later]
 
+    async def test_a_save_says_whether_its_writes_may_be_packed_already(self, storage: Storage) -> None:
+        await save(storage, row(1))
+        early = [await save_writes(storage, number) for number in (3, 5)]
+        await packed(storage, (pack_of(*early, first=3, last=5), tuple(early)))
+        answers = [await save(storage, row(number, 1, 1), metadata=None) for number in (2, 3, 4, 5, 6)]
+        assert [answer.is_amid_packs for answer in answers] == [False, True, True, True, False]
+        assert segments_of(await load(storage, 3)) == [early[1]]
+
     async def test_packs_are_part_of_the_structure_and_of_copies(self, storage: Storage) -> None:
         values, writes = await two_packs(storage)
         async with storage.edit(T.key) as edit:
