@@ -12,7 +12,7 @@ from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, Segment
 from deltastore.core.packing import unpacked, unpacked_rows
 from deltastore.core.payload import CheckpointPayload, checkpoint_binding
 from deltastore.core.sealing import seal_row
-from deltastore.core.sweep import RowKey, references, supported
+from deltastore.core.sweep import RowKey, leftovers, references, supported
 from deltastore.storage import ThreadView
 
 
@@ -88,6 +88,20 @@ async def read_structure(
             cipher,
         )
     return Structure(rows, chains)
+
+
+async def without_leftovers(view: ThreadView, rows: ThreadRows, cipher: Cipher | None) -> ThreadRows:
+    """The structure without segments of which nothing is left but that their pack is still there.
+
+    Raises:
+        StoredDataError: It is damaged.
+    """
+    if all(segment.pack_id is None for segment in rows.segments):
+        return rows
+    structure = await read_structure(view, rows, (), frozenset(), cipher)
+    by_key = {row.key: row for row in rows.checkpoints}
+    gone = leftovers(by_key, set().union(*structure.needs(by_key).values()), rows.segments)
+    return replace(rows, segments=tuple(each for each in rows.segments if each.segment_id not in gone))
 
 
 def anchored(

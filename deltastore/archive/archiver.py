@@ -32,7 +32,7 @@ from deltastore.core.model import MetadataRow, SegmentRow, ThreadRef, ThreadRows
 from deltastore.core.packing import unpacked
 from deltastore.errors import BrokenChainError, StoredDataError
 from deltastore.storage import Storage, ThreadView
-from deltastore.structure import read_rows
+from deltastore.structure import read_rows, without_leftovers
 
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_ROWS_MAX = 1024
@@ -98,15 +98,16 @@ class Archiver:
             documents = await view.documents([number for number, _ in rows.metadata])
             packs = {each.pack_id for each in rows.segments if each.pack_id is not None}
             packed_bytes = await view.payload_bytes(sorted(packs), ()) if packs else 0
+            content = await without_leftovers(view, rows, self.cipher)
         try:
             if self.dry_run:
                 with Path(os.devnull).open("wb") as nowhere:  # noqa: ASYNC230 - it takes everything at once
-                    written = await self._write(nowhere, rows, documents, packed_bytes)
+                    written = await self._write(nowhere, content, documents, packed_bytes)
                     return self._outcome(Status.COUNTED, rows, written)
             draft = self.place.draft()
             try:
                 await asyncio.to_thread(draft.open)
-                written = await self._write(draft, rows, documents, packed_bytes)
+                written = await self._write(draft, content, documents, packed_bytes)
                 await asyncio.to_thread(draft.close)
                 await asyncio.to_thread(prove, draft.url, self.cipher, written.contents)
                 return await self._settle(draft, rows, written)

@@ -129,6 +129,27 @@ def sweep(
     )
 
 
+def leftovers(rows: Mapping[RowKey, CheckpointRow], needed: Iterable[int], segments: Iterable[SegmentRow]) -> set[int]:
+    """Ids of the segments that only their packs have kept: of what was deleted.
+
+    Writes to checkpoints that are not there are none of them, unless something is gone that they repeat.
+
+    Args:
+        rows: All checkpoints.
+        needed: `references` of all of them.
+        segments: All segments.
+    """
+    by_id = {segment.segment_id: segment for segment in segments}
+    kept = set(needed)
+    for segment in by_id.values():
+        row = rows.get((segment.namespace, segment.checkpoint_id))
+        if segment.kind == SegmentKind.WRITES and (
+            _closure({segment.segment_id}, by_id) <= by_id.keys() if row is None else not row.hidden
+        ):
+            kept.add(segment.segment_id)
+    return {segment.segment_id for segment in by_id.values() if segment.pack_id is not None} - _closure(kept, by_id)
+
+
 def _closure(needed: set[int], by_id: Mapping[int, SegmentRow]) -> set[int]:
     """The ids, and those that their segments repeat."""
     closed: set[int] = set()

@@ -153,8 +153,12 @@ class Weighing:
 
     def _weigh_writes(self) -> None:
         """Writes cost the stock saver a row each; what they bring to DeltaChannels they bring first."""
-        for (namespace, _), segments in self._writes.items():
+        visible = {row.key for row in self.survey.checkpoints if not row.hidden}
+        for key, segments in self._writes.items():
+            namespace, _ = key
             for write in (write for segment in segments for write in segment.writes):
+                if key not in visible and not write.pieces.segment_ids() <= self._lengths.keys():
+                    continue  # left in a pack, of a deleted checkpoint
                 size = self._size(write.pieces)
                 self._stock_bytes += STOCK_ROW_BYTES + size
                 if (namespace, write.channel) in self._deltas and (namespace, write.channel) in self._channels:

@@ -16,7 +16,7 @@ from deltastore.importer.source import Node, ThreadShape
 from deltastore.importer.stock_rows import joined
 from deltastore.loaded import ItemReader
 from deltastore.storage import ThreadView
-from deltastore.structure import read_segments
+from deltastore.structure import read_segments, without_leftovers
 
 WriteKey = tuple[str, bytes, str, int]
 SEGMENTS_PAGE = 256
@@ -163,6 +163,7 @@ def write_key(key: tuple[str, str, str, int]) -> WriteKey:
 
 async def stored_writes(view: ThreadView, rows: ThreadRows, cipher: Cipher | None) -> StoredWrites:
     """Reads the pending writes of a thread; only special and orphaned ones are kept with their items."""
+    rows = await without_leftovers(view, rows, cipher)
     known = {row.key for row in rows.checkpoints}
     ids = sorted(segment.segment_id for segment in rows.segments if segment.kind is SegmentKind.WRITES)
     keys: set[WriteKey] = set()
