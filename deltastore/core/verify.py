@@ -101,6 +101,8 @@ class Inspection:
         """Notes rows that nothing needs; how many of them the next sweep removes anyway."""
         rows = self.opening.rows
         needed = self.closure(set().union(*(self.needs(key) for key in rows))) if rows else set()
+        writes = {each for each, opened in self.opening.segments.items() if opened.head.kind == SegmentKind.WRITES}
+        needed |= self.closure(writes) - writes
         unswept = 0
         unneeded = {pack.segment_id for pack in self.opening.packs.packs.values() if pack.fault is None}
         for segment_id, opened in self.opening.segments.items():
