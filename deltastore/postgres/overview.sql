@@ -143,7 +143,7 @@ WITH RECURSIVE wanted AS MATERIALIZED (
     FROM (SELECT unnest(segments) AS id FROM chain) AS of_row CROSS JOIN packed
     UNION
     SELECT segment_id FROM packs WHERE EXISTS (
-        SELECT FROM chain WHERE chain.checkpoint_id BETWEEN packs.first_checkpoint_id AND packs.checkpoint_id
+        SELECT FROM chain WHERE chain.checkpoint_id BETWEEN coalesce(packs.first_checkpoint_id, '') AND packs.checkpoint_id
     )
 )
 SELECT 0::smallint AS part, epoch AS number, thread_id AS label, NULL::bytea AS checkpoint_id, NULL::bytea AS parent_id,

@@ -88,7 +88,7 @@ SELECT
     (SELECT ids::text FROM new_ids) AS segment_ids,
     EXISTS (
         SELECT FROM {schema}.delta_segments
-        WHERE thread_key = $1 AND kind = 4 AND $5 BETWEEN first_checkpoint_id AND checkpoint_id
+        WHERE thread_key = $1 AND kind = 4 AND $5 BETWEEN coalesce(first_checkpoint_id, '') AND checkpoint_id
     ) AS is_amid_packs,
     extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision AS server_seconds;
 
@@ -134,7 +134,8 @@ SELECT
 -- LATERAL with OFFSET 0 leaves the planner no choice but one descent of the index per row: planning once for all
 -- threads, it would expect a short one and read it whole.
 -- A segment that is in a pack is found there: packs have the largest id that they hold, so it is the first one from that
--- id on, if there is one. What packs say of writes is only from which checkpoint to which they may be.
+-- id on, if there is one. What packs say of writes is only from which checkpoint to which they may be; one that was copied
+-- by a process which knew no packs does not say from which.
 WITH RECURSIVE known AS MATERIALIZED (
     SELECT CASE WHEN epoch = $4::bigint THEN $5::text::bytea[] ELSE '{}' END AS ids
     FROM {schema}.delta_threads WHERE thread_key = $1 LIMIT 1
@@ -169,7 +170,7 @@ WITH RECURSIVE known AS MATERIALIZED (
     FROM (SELECT unnest(segments) AS id FROM chain) AS of_row CROSS JOIN packed
     UNION
     SELECT segment_id FROM packs WHERE EXISTS (
-        SELECT FROM chain WHERE chain.checkpoint_id BETWEEN packs.first_checkpoint_id AND packs.checkpoint_id
+        SELECT FROM chain WHERE chain.checkpoint_id BETWEEN coalesce(packs.first_checkpoint_id, '') AND packs.checkpoint_id
     )
 ), described AS MATERIALIZED (
     SELECT DISTINCT metadata_id AS id FROM chain JOIN wanted ON checkpoint_id = wanted.id WHERE NOT hidden
