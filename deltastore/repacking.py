@@ -30,6 +30,7 @@ from deltastore.storage import Storage, ThreadView
 
 ATTEMPTS = 4
 BATCH_SEGMENTS = 500
+FIRST_BATCH_SEGMENTS = 8
 ROUND_BYTES = 64 * 1024 * 1024
 """Plain bytes after which a round ends."""
 
@@ -148,18 +149,18 @@ class Repacking:
         chosen: list[SegmentRow] = []
         if loose and packs and has_room(packs[-1]):
             chosen.append(packs[-1])
-        plain_bytes = 0
-        for start in range(0, len(loose), BATCH_SEGMENTS):
-            batch = loose[start : start + BATCH_SEGMENTS]
+        at, plain_bytes, batch_segments = 0, 0, min(FIRST_BATCH_SEGMENTS, BATCH_SEGMENTS)
+        while at < len(loose) and plain_bytes <= ROUND_BYTES:
+            batch = loose[at : at + batch_segments]
             found = {row.segment_id: row for row in await view.segments(batch)}
             if missing := [each for each in batch if each not in found]:
                 raise BrokenChainError(
                     f"thread {rows.thread.thread_id!r}: segments {missing} are missing", hint=MISSING_HINT
                 )
             chosen += [found[each] for each in batch]
-            plain_bytes += sum(declared_bytes(found[each].payload) for each in batch)
-            if plain_bytes > ROUND_BYTES:
-                break
+            batch_bytes = 1 + sum(declared_bytes(found[each].payload) for each in batch)
+            at, plain_bytes = at + len(batch), plain_bytes + batch_bytes
+            batch_segments = max(1, min(2 * batch_segments, BATCH_SEGMENTS, ROUND_BYTES * len(batch) // batch_bytes))
         return chosen
 
 
