@@ -7,6 +7,7 @@ event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import signal
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ class CellProcess:
 
 def _main(spec: CellSpec, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
+    logging.getLogger().addHandler(logging.NullHandler())  # drivers would log tracebacks over the progress bar
     asyncio.run(_serve(spec, connection))
 
 
