@@ -19,11 +19,14 @@ from bench.stage import Graph, Stage, thread_config
 from bench.workloads.base import Conversation
 
 SAMPLED_TURNS = 8
+SHORT_TURNS = 40
 _SHOWN_CHARACTERS = 60
 
 
 def sampled_turns(turns: int, count: int = SAMPLED_TURNS) -> frozenset[int]:
-    """Turns to verify: the first, the last and some evenly between."""
+    """Turns to verify: all of a short run; of a longer one the first, the last and some evenly between."""
+    if turns <= SHORT_TURNS:
+        return frozenset(range(turns))
     return frozenset(round(position * (turns - 1) / max(1, count - 1)) for position in range(count))
 
 
