@@ -131,7 +131,8 @@ class Maintenance:
         row, segments = seal_checkpoint(put, drafted, metadata.metadata_id, cipher)
         async with self.storage.edit(thread.key) as edit:
             rows = await read_rows(edit, cipher)
-            if rows is None or _is_stale(rows, put, basis) or row.key not in {each.key for each in rows.checkpoints}:
+            stored = None if rows is None else next((each for each in rows.checkpoints if each.key == row.key), None)
+            if rows is None or stored is None or _is_stale(rows, put, basis):
                 return False
             children = [
                 each
@@ -140,7 +141,10 @@ class Maintenance:
             ]
             structure = await self._structure(edit, rows, children, cipher)
             hidden = {(each.namespace, each.checkpoint_id) for each in rows.checkpoints if each.hidden}
-            updates = [RowUpdate(replace(row, orphaned=(put.namespace, put.parent_id) in hidden), segments)]
+            parent = put.namespace, put.parent_id
+            is_cut_off = stored.orphaned and parent not in {each.key for each in rows.checkpoints}
+            is_orphaned = parent in hidden or (is_cut_off and stored.parent_id == put.parent_id)
+            updates = [RowUpdate(replace(row, orphaned=is_orphaned), segments)]
             for child in children:
                 updates += self._reanchor(structure, child, child, cipher)
             await edit.apply(ThreadChanges(updates=tuple(updates), new_metadata=(metadata,)))
