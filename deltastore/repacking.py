@@ -1,7 +1,7 @@
 """Compaction of a thread: its segments re-packed into large ones, in place.
 
 1. The structure and the segments that are not in packs yet are read as of one moment, without a lock.
-2. They are compressed together, in a thread of their own, so that the event loop goes on.
+2. They are compressed together and read back, in a thread of their own, so that the event loop goes on.
 3. Under the thread's lock, for as long as it takes to prove that nothing has changed and to exchange rows: segments
    out, packs in. The epoch moves on, so that a save that counted the parent's writes counts again; ids stay.
 
@@ -23,7 +23,7 @@ from deltastore.core.chain import open_plain
 from deltastore.core.compacted import CompactedThread, Compaction
 from deltastore.core.frame import Cipher, declared_bytes
 from deltastore.core.model import LockBounds, SegmentKind, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
-from deltastore.core.packing import grouped, has_room, seal_pack, unpacked, unpacked_rows
+from deltastore.core.packing import grouped, has_room, open_pack, seal_pack, unpacked, unpacked_rows
 from deltastore.errors import BrokenChainError, ThreadBusyError
 from deltastore.loaded import MISSING_HINT
 from deltastore.storage import Storage, ThreadView
@@ -170,7 +170,15 @@ def _packs(thread: ThreadRef, rows: Sequence[SegmentRow], cipher: Cipher | None)
         row if row.pack_id is not None else replace(row, payload=open_plain(thread, row, cipher))
         for row in unpacked(thread, rows, cipher)
     )
-    return tuple(seal_pack(group, cipher) for group in grouped(plain))
+    return tuple(_proved_pack(group, cipher) for group in grouped(plain))
+
+
+def _proved_pack(segments: Sequence[SegmentRow], cipher: Cipher | None) -> SegmentRow:
+    """A pack that was read back: the rows that it replaces are deleted. Raises as `seal_pack` and `open_pack`."""
+    pack = seal_pack(segments, cipher)
+    if open_pack(pack, cipher) != tuple(replace(segment, pack_id=pack.segment_id) for segment in segments):
+        raise AssertionError("a pack does not hold what was packed: a defect of deltastore")
+    return pack
 
 
 def _sum(total: CompactedThread, outcome: CompactedThread) -> CompactedThread:

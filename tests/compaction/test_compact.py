@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from deltastore import (
     CorruptPayloadError,
@@ -17,6 +19,7 @@ from deltastore import (
     RetentionPolicy,
     RetentionRule,
     ThreadBusyError,
+    UnreadableValueError,
 )
 from deltastore.archive import archive_threads, restore_archives
 from deltastore.compaction import CompactedThread, Compaction, compact_by_policy, compact_threads
@@ -296,3 +299,26 @@ async def test_a_wrong_range_of_a_pack_is_found(database_dsn: str) -> None:
         await pool.execute("UPDATE deltastore.delta_segments SET first_checkpoint_id = checkpoint_id")
         [outcome] = (await verify_threads(saver, ["story"])).damaged
         assert all("its row says that it begins with checkpoint key" in each.detail for each in outcome.found.findings)
+
+
+class Forgetful:
+    """A cipher that loses the last byte of what it encrypts."""
+
+    def encrypt(self, plaintext: bytes) -> tuple[str, bytes]:
+        return "forgetful", plaintext[:-1]
+
+    def decrypt(self, ciphername: str, ciphertext: bytes) -> bytes:
+        assert ciphername == "forgetful"
+        return ciphertext
+
+
+async def test_packs_are_read_back_before_anything_goes(saver: DeltaSaver) -> None:
+    story = Story(saver, words_max=600)
+    await story.grow(20)
+    before, serde = await stored(saver), saver.serde
+    saver.serde = EncryptedSerializer(Forgetful(), JsonPlusSerializer())
+    with pytest.raises(UnreadableValueError, match="cannot be decrypted"):
+        await saver.acompact_thread("story")
+    saver.serde = serde
+    assert await stored(saver) == before
+    await assert_all_read(saver, story)
