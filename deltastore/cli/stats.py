@@ -192,7 +192,7 @@ def _print_line(target: Console, name: str, text: str) -> None:
 
 
 def _print_table(target: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table; columns whose name begins with `#` hold numbers. Texts are cut where they do not fit."""
+    """A table; columns whose name begins with `#` hold numbers, which are never cut, as texts are that do not fit."""
     rows = list(rows)
     if not rows:
         return
@@ -200,19 +200,19 @@ def _print_table(target: Console, title: str, columns: Sequence[str], rows: Iter
         target.print()
         target.print(Text(title, "bold"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
+    longest = [
+        max(len(each) - each.startswith("#"), *(len(row[at]) for row in rows)) for at, each in enumerate(columns)
+    ]
+    numbers = [width + 2 for width, column in zip(longest, columns, strict=True) if column.startswith("#")]
+    room = (target.width - sum(numbers)) // max(1, len(columns) - len(numbers)) - 2
+    for column, width in zip(columns, longest, strict=True):
         is_number = column.startswith("#")
-        least = (
-            None
-            if is_number
-            else min(NAME_WIDTH_MIN, max(len(column), *(len(row[columns.index(column)]) for row in rows)))
-        )
         table.add_column(
             column.removeprefix("#"),
             justify="right" if is_number else "left",
             no_wrap=True,
             overflow="ellipsis",
-            min_width=least,
+            width=width if is_number else min(width, max(room, NAME_WIDTH_MIN)),
         )
     for row in rows:
         table.add_row(*map(Text, row))

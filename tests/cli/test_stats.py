@@ -41,6 +41,17 @@ def test_database(run: Run, dsn: str) -> None:
     assert "estimate" not in run("stats", "--dsn", dsn, "--sample", 0).output
 
 
+def test_numbers_are_not_cut_for_a_long_name(run: Run, database_dsn: str) -> None:
+    with DeltaSaver.from_conn_string(database_dsn) as saver:
+        Puts(saver, "a long name " * 20).put(None, {"n": 1})
+    lines = run("stats", "--dsn", database_dsn).output.splitlines()
+    (header,) = {line.rstrip() for line in lines if line.startswith("thread ")}
+    assert header.split() == ["thread", "checkpoints", "bytes"]
+    rows = [line for line in lines if line.startswith("a long name")]
+    assert rows
+    assert [line for line in rows if "…" not in line or not line.endswith(" bytes")] == []
+
+
 def kinds(text: str) -> list[str]:
     head, *lines = itertools.dropwhile(lambda line: not line.startswith("kind "), text.splitlines())
     assert head
