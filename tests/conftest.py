@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """A folder of the run's own for servers, which all workers inherit.
 
     Not pytest's: each new session of root's shuts other users out of that one, and servers run as another user.
+
+    Tests interrupt processes; a run in the background of a shell would hand them down that interrupts are ignored.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="deltastore-tests-")
         Path(os.environ[FOLDER]).chmod(0o755)
