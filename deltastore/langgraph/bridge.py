@@ -205,8 +205,12 @@ def start_loop(owner: object) -> asyncio.AbstractEventLoop:
 
 
 def _start(loop: asyncio.AbstractEventLoop) -> threading.Thread:
+    """Runs a loop in a thread; returns when it runs, since a call may come at once."""
+    is_running = threading.Event()
+    loop.call_soon(is_running.set)
     thread = threading.Thread(target=_run_loop, args=(loop,), name="deltastore", daemon=True)
     thread.start()
+    is_running.wait()
     return thread
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import asyncpg
 import pytest
 
 from deltastore import DatabaseError, DeltaSaver, InvalidConfigError, WrongLoopError
+from deltastore.langgraph import bridge
 from tests.bridge.savers import config, echo_graph
 
 
@@ -97,3 +99,15 @@ async def test_durability_is_the_servers_unless_the_saver_says_otherwise(
         found = await pool.fetchval("SHOW synchronous_commit")
     async with asyncpg.create_pool(database_dsn, min_size=1, max_size=1) as other:
         assert found == (commits or await other.fetchval("SHOW synchronous_commit"))
+
+
+def test_a_call_right_after_the_loop_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread of the loop begins late, as it may on a busy machine."""
+    run_loop = bridge._run_loop
+
+    def late(loop: asyncio.AbstractEventLoop) -> None:
+        time.sleep(0.05)
+        run_loop(loop)
+
+    monkeypatch.setattr(bridge, "_run_loop", late)
+    assert DeltaSaver.in_memory().get_tuple(config()) is None
