@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from deltastore.cache import Cache
 from deltastore.core.chain import describe
 from deltastore.core.draft import Put
+from deltastore.core.edits import RowUpdate, ThreadChanges, ThreadRows
 from deltastore.core.frame import Cipher
 from deltastore.core.header import same
-from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.core.model import CheckpointRow, SegmentKind, ThreadRef
 from deltastore.core.sealing import seal_checkpoint, seal_metadata
 from deltastore.core.sweep import RowKey, changed_marks, hide, supported, sweep
 from deltastore.errors import DatabaseUnavailableError

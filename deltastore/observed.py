@@ -16,18 +16,8 @@ from time import monotonic
 from typing import Any, cast
 
 from deltastore import observing
-from deltastore.core.model import (
-    Chains,
-    Known,
-    ListEntry,
-    ListQuery,
-    Refusal,
-    Save,
-    Saved,
-    SaveWrites,
-    SegmentRow,
-    ThreadChanges,
-)
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import Chains, Known, ListEntry, ListQuery, Refusal, Save, Saved, SaveWrites, SegmentRow
 from deltastore.observing import Observer
 from deltastore.storage import Storage
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 from deltastore.cache import Cache
 from deltastore.core.chain import open_plain
 from deltastore.core.compacted import CompactedThread, Compaction
+from deltastore.core.edits import LockBounds, ThreadChanges, ThreadRows
 from deltastore.core.frame import Cipher, declared_bytes
-from deltastore.core.model import LockBounds, SegmentKind, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.core.model import SegmentKind, SegmentRow, ThreadRef
 from deltastore.core.packing import grouped, has_room, open_pack, seal_pack, unpacked, unpacked_rows
 from deltastore.errors import BrokenChainError, ThreadBusyError
 from deltastore.loaded import MISSING_HINT

@@ -25,24 +25,19 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from deltastore.core.edits import LockBounds, NewRows, StagedThread, ThreadChanges, ThreadOutline, ThreadRows
 from deltastore.core.model import (
     Chains,
     Known,
     ListEntry,
     ListQuery,
-    LockBounds,
     MetadataRow,
-    NewRows,
     Refusal,
     Save,
     Saved,
     SaveWrites,
     SegmentRow,
-    StagedThread,
-    ThreadChanges,
-    ThreadOutline,
     ThreadRef,
-    ThreadRows,
 )
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.core.statistics import Counts, Day

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from deltastore.core.chain import Chain
 from deltastore.core.draft import Draft, anchor_draft
+from deltastore.core.edits import RowUpdate, ThreadRows
 from deltastore.core.frame import Cipher, seal, unseal
-from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, SegmentRow, ThreadRef, ThreadRows
+from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadRef
 from deltastore.core.packing import unpacked, unpacked_rows
 from deltastore.core.payload import CheckpointPayload, checkpoint_binding
 from deltastore.core.sealing import seal_row

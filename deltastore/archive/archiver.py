@@ -27,8 +27,9 @@ from deltastore.archive.places import Draft, Place
 from deltastore.archive.report import Outcome, Status
 from deltastore.core.archive import ArchiveHeader, Row
 from deltastore.core.archive_rows import Packing
+from deltastore.core.edits import ThreadRows
 from deltastore.core.frame import Cipher
-from deltastore.core.model import MetadataRow, SegmentRow, ThreadRef, ThreadRows
+from deltastore.core.model import MetadataRow, SegmentRow, ThreadRef
 from deltastore.core.packing import unpacked
 from deltastore.errors import BrokenChainError, StoredDataError
 from deltastore.storage import Storage, ThreadView

@@ -17,8 +17,9 @@ from deltastore.archive.report import Outcome, Status
 from deltastore.conversion import validate
 from deltastore.core.archive import ArchiveHeader, Row
 from deltastore.core.archive_rows import Unpacking
+from deltastore.core.edits import NewRows
 from deltastore.core.frame import Cipher
-from deltastore.core.model import CheckpointRow, MetadataRow, NewRows, SegmentRow, ThreadRef
+from deltastore.core.model import CheckpointRow, MetadataRow, SegmentRow, ThreadRef
 from deltastore.errors import InvalidConfigError
 from deltastore.storage import Storage, ThreadEdit
 

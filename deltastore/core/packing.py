@@ -26,8 +26,9 @@ from itertools import accumulate
 from typing import Any, Final
 
 from deltastore.core.chain import open_segment
+from deltastore.core.edits import ThreadRows
 from deltastore.core.frame import Cipher, declared_bytes, seal, unseal
-from deltastore.core.model import SegmentKind, SegmentRow, ThreadRef, ThreadRows
+from deltastore.core.model import SegmentKind, SegmentRow, ThreadRef
 from deltastore.core.payload import pack, segment_binding, steps_of, unpack
 from deltastore.core.writes import OpenSegment
 from deltastore.errors import CorruptPayloadError, StoredDataError

@@ -19,9 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from deltastore.core.draft import anchor_draft
+from deltastore.core.edits import RowUpdate, ThreadChanges
 from deltastore.core.findings import Kind, Place, place_of, shown
 from deltastore.core.frame import seal, unseal
-from deltastore.core.model import CheckpointRow, RowUpdate, SegmentKind, SegmentRow, ThreadChanges, ThreadRef
+from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadRef
 from deltastore.core.opened import OpenedRow
 from deltastore.core.payload import CheckpointPayload, checkpoint_binding
 from deltastore.core.sealing import seal_row

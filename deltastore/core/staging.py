@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from deltastore.core.edits import NewRows
 from deltastore.core.frame import seal, unseal
-from deltastore.core.model import CheckpointRow, MetadataRow, NewRows, SegmentKind, SegmentRow
+from deltastore.core.model import CheckpointRow, MetadataRow, SegmentKind, SegmentRow
 from deltastore.core.payload import pack, unpack
 from deltastore.errors import CorruptPayloadError
 

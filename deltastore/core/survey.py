@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from deltastore.core.model import CheckpointRow, MetadataRow, SegmentRow, ThreadChanges, ThreadRef
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import CheckpointRow, MetadataRow, SegmentRow, ThreadRef
 
 BATCH_BYTES = 8 * 1024 * 1024
 BATCH_SEGMENTS = 2000

@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadChanges, ThreadRows, segment_of
+from deltastore.core.edits import ThreadChanges, ThreadRows
+from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, segment_of
 from deltastore.core.payload import Anchor, CheckpointPayload
 from deltastore.core.pieces import PieceList
 from deltastore.core.state import History, Value

@@ -20,8 +20,9 @@ from deltastore.core import metadata as metadatas
 from deltastore.core.codec import Codec
 from deltastore.core.digests import digest
 from deltastore.core.draft import Items, Put, PutWrites, draft, draft_writes, settle_writes
+from deltastore.core.edits import NewRows
 from deltastore.core.frame import Cipher
-from deltastore.core.model import CheckpointRow, MetadataRow, NewRows, NewSegment, SegmentRow, ThreadRef, location
+from deltastore.core.model import CheckpointRow, MetadataRow, NewSegment, SegmentRow, ThreadRef, location
 from deltastore.core.sealing import seal_checkpoint, seal_metadata, seal_writes
 from deltastore.core.state import State, Value
 from deltastore.core.writes import OpenSegment

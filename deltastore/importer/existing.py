@@ -9,8 +9,9 @@ from enum import Enum
 from deltastore.conversion import validate
 from deltastore.core.chain import open_segment
 from deltastore.core.codec import EncodedValue
+from deltastore.core.edits import ThreadRows
 from deltastore.core.frame import Cipher
-from deltastore.core.model import SegmentKind, ThreadRows
+from deltastore.core.model import SegmentKind
 from deltastore.core.writes import OpenSegment, Write
 from deltastore.importer.source import Node, ThreadShape
 from deltastore.importer.stock_rows import joined

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from deltastore.conversion import validate
 from deltastore.core.codec import Codec
+from deltastore.core.edits import NewRows
 from deltastore.core.frame import Cipher
-from deltastore.core.model import CheckpointRow, NewRows, ThreadRef
+from deltastore.core.model import CheckpointRow, ThreadRef
 from deltastore.engine import Engine
 from deltastore.importer.builder import Numbers, ThreadBuilder
 from deltastore.importer.replay import Replay

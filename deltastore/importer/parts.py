@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from deltastore.core.digests import digest
-from deltastore.core.model import NewRows, ThreadRef
+from deltastore.core.edits import NewRows
+from deltastore.core.model import ThreadRef
 from deltastore.core.staging import open_part, seal_part
 from deltastore.errors import CorruptPayloadError, StoredDataError
 from deltastore.importer.replay import Replay

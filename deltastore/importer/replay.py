@@ -24,11 +24,11 @@ from deltastore.core import metadata as metadatas
 from deltastore.core.chain import apply_delta, describe, open_segment
 from deltastore.core.codec import SNAPSHOT, EncodedValue
 from deltastore.core.digests import digest
+from deltastore.core.edits import NewRows
 from deltastore.core.frame import Cipher, unseal
 from deltastore.core.model import (
     CheckpointRow,
     Location,
-    NewRows,
     SegmentKind,
     SegmentRow,
     ThreadRef,

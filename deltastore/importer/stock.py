@@ -22,8 +22,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from deltastore.conversion import convert, validate
+from deltastore.core.edits import ThreadRows
 from deltastore.core.identifiers import unpack_checkpoint_id
-from deltastore.core.model import CheckpointRow, ListQuery, ThreadRef, ThreadRows
+from deltastore.core.model import CheckpointRow, ListQuery, ThreadRef
 from deltastore.core.writes import effective
 from deltastore.errors import DatabaseUnavailableError, InvalidConfigError, SchemaVersionError, ThreadBusyError
 from deltastore.importer.api import open_engine, verifier_of

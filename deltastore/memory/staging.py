@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from deltastore.core.model import StagedThread, ThreadRef
+from deltastore.core.edits import StagedThread
+from deltastore.core.model import ThreadRef
 
 
 @dataclass

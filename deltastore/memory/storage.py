@@ -18,20 +18,19 @@ from itertools import count
 
 from deltastore.core.counting import count as count_rows
 from deltastore.core.counting import count_days
+from deltastore.core.edits import LockBounds, ThreadOutline
 from deltastore.core.model import (
     Chains,
     CheckpointRow,
     Known,
     ListEntry,
     ListQuery,
-    LockBounds,
     Refusal,
     Save,
     Saved,
     SaveWrites,
     SegmentKind,
     SegmentRow,
-    ThreadOutline,
     ThreadRef,
 )
 from deltastore.core.overview import (

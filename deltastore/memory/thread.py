@@ -10,18 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from deltastore.core.model import (
-    CheckpointRow,
-    MetadataRow,
-    NewRows,
-    NewSegment,
-    RowUpdate,
-    SegmentKind,
-    SegmentRow,
-    ThreadChanges,
-    ThreadRef,
-    ThreadRows,
-)
+from deltastore.core.edits import NewRows, RowUpdate, ThreadChanges, ThreadRows
+from deltastore.core.model import CheckpointRow, MetadataRow, NewSegment, SegmentKind, SegmentRow, ThreadRef
 from deltastore.core.overview import ThreadEntry
 from deltastore.core.survey import Repairs, ThreadRow, ThreadSurvey, head_of
 

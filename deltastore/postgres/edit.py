@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from deltastore.core.model import MetadataRow, NewRows, RowUpdate, SegmentRow, ThreadChanges, ThreadRef, ThreadRows
+from deltastore.core.edits import NewRows, RowUpdate, ThreadChanges, ThreadRows
+from deltastore.core.model import MetadataRow, SegmentRow, ThreadRef
 from deltastore.errors import ThreadBusyError
 from deltastore.observing import extra
 from deltastore.postgres.queries import AnyConnection, Queries

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 from asyncpg import Connection
 from asyncpg.pool import PoolConnectionProxy
 
+from deltastore.core.edits import LockBounds, ThreadOutline
 from deltastore.core.model import (
     Chains,
     CheckpointRow,
     Known,
     ListEntry,
     ListQuery,
-    LockBounds,
     MetadataRow,
     NewSegment,
     Refusal,
@@ -24,7 +24,6 @@ from deltastore.core.model import (
     Saved,
     SaveWrites,
     SegmentRow,
-    ThreadOutline,
     ThreadRef,
 )
 from deltastore.postgres import rows

@@ -1,4 +1,4 @@
-"""Rows of the driver to the records of `core/model.py`, and back."""
+"""Rows of the driver to the records of `core/model.py` and `core/edits.py`, and back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
+from deltastore.core.edits import ThreadOutline
 from deltastore.core.identifiers import shown_namespace
 from deltastore.core.model import (
     Chains,
@@ -20,7 +21,6 @@ from deltastore.core.model import (
     SaveWrites,
     SegmentKind,
     SegmentRow,
-    ThreadOutline,
     ThreadRef,
 )
 from deltastore.errors import BrokenChainError, CorruptPayloadError

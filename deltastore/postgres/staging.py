@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deltastore.core.model import StagedThread, ThreadRef
+from deltastore.core.edits import StagedThread
+from deltastore.core.model import ThreadRef
 from deltastore.postgres.attempts import Attempts
 from deltastore.postgres.queries import AnyConnection, statements
 

@@ -13,18 +13,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import asyncpg
 
+from deltastore.core.edits import LockBounds, ThreadOutline
 from deltastore.core.model import (
     Chains,
     Known,
     ListEntry,
     ListQuery,
-    LockBounds,
     Refusal,
     Save,
     Saved,
     SaveWrites,
     SegmentRow,
-    ThreadOutline,
     ThreadRef,
 )
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery

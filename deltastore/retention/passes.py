@@ -28,9 +28,10 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 
 from deltastore.cache import Cache
+from deltastore.core.edits import LockBounds, ThreadOutline, ThreadRows
 from deltastore.core.frame import Cipher
 from deltastore.core.identifiers import THREAD_KEY_BYTES
-from deltastore.core.model import LockBounds, ThreadOutline, ThreadRef, ThreadRows
+from deltastore.core.model import ThreadRef
 from deltastore.core.retained import RetentionFailure, RetentionReport, Tally
 from deltastore.core.retention import RetentionPolicy
 from deltastore.errors import DatabaseUnavailableError, SchemaVersionError, ThreadBusyError

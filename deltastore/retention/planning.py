@@ -10,17 +10,9 @@ from typing import TypeVar
 
 from deltastore.core import metadata as metadatas
 from deltastore.core.chain import describe
+from deltastore.core.edits import RowUpdate, ThreadChanges, ThreadOutline, ThreadRows
 from deltastore.core.frame import Cipher, unseal
-from deltastore.core.model import (
-    CheckpointRow,
-    ListQuery,
-    MetadataRow,
-    RowUpdate,
-    SegmentKind,
-    ThreadChanges,
-    ThreadOutline,
-    ThreadRows,
-)
+from deltastore.core.model import CheckpointRow, ListQuery, MetadataRow, SegmentKind
 from deltastore.core.payload import checkpoint_binding, unpack_volatile
 from deltastore.core.retention import Decision, Facts, RetentionPolicy, decide, id_seconds, timestamp_seconds
 from deltastore.core.sweep import RowKey, changed_marks, supported, sweep, thin

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from deltastore.core.edits import ThreadChanges
 from deltastore.core.model import (
     Chains,
     CheckpointRow,
@@ -17,7 +18,6 @@ from deltastore.core.model import (
     Saved,
     SaveWrites,
     SegmentKind,
-    ThreadChanges,
     ThreadRef,
 )
 from deltastore.storage import Storage

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from deltastore.core.model import LockBounds, NewSegment, Refusal, Save, Saved, SaveWrites, ThreadOutline
+from deltastore.core.edits import LockBounds, ThreadOutline
+from deltastore.core.model import NewSegment, Refusal, Save, Saved, SaveWrites
 from deltastore.errors import ThreadBusyError
 from deltastore.storage import Storage
 from tests.contract.calls import (

@@ -8,19 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from deltastore.core.model import (
-    ListQuery,
-    MetadataRow,
-    NewRows,
-    NewSegment,
-    Refusal,
-    RowUpdate,
-    Save,
-    Saved,
-    SaveWrites,
-    SegmentRow,
-    ThreadChanges,
-)
+from deltastore.core.edits import NewRows, RowUpdate, ThreadChanges
+from deltastore.core.model import ListQuery, MetadataRow, NewSegment, Refusal, Save, Saved, SaveWrites, SegmentRow
 from deltastore.storage import Storage
 from tests.contract.calls import (
     METADATA,

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deltastore.core.model import (
-    Known,
-    MetadataRow,
-    NewSegment,
-    RowUpdate,
-    ThreadChanges,
-)
+from deltastore.core.edits import RowUpdate, ThreadChanges
+from deltastore.core.model import Known, MetadataRow, NewSegment
 from deltastore.storage import Storage
 from tests.contract.calls import (
     OTHER,

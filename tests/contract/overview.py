@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from deltastore.core.model import MetadataRow, NewSegment, ThreadChanges, ThreadRef
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import MetadataRow, NewSegment, ThreadRef
 from deltastore.core.overview import NamespaceEntry, ThreadEntry, ThreadsQuery
 from deltastore.storage import Storage
 from tests.contract.calls import OTHER, PAGES, VALUES, T, key, row, save, save_writes, thread

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deltastore.core.model import NewSegment, Refusal, Save, SegmentKind, SegmentRow, ThreadChanges
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import NewSegment, Refusal, Save, SegmentKind, SegmentRow
 from deltastore.core.statistics import Volume
 from deltastore.storage import Storage
 from tests.contract.calls import (

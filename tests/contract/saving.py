@@ -7,16 +7,8 @@ import json
 from dataclasses import replace
 from itertools import product
 
-from deltastore.core.model import (
-    MetadataRow,
-    NewSegment,
-    Refusal,
-    Save,
-    Saved,
-    SaveWrites,
-    ThreadChanges,
-    ThreadRef,
-)
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import MetadataRow, NewSegment, Refusal, Save, Saved, SaveWrites, ThreadRef
 from deltastore.storage import Storage
 from tests.contract.calls import (
     METADATA,

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from deltastore.core.model import ListQuery, NewRows
+from deltastore.core.edits import NewRows
+from deltastore.core.model import ListQuery
 from deltastore.core.overview import ThreadsQuery
 from deltastore.storage import Storage
 from tests.contract.calls import OTHER, T, row, save

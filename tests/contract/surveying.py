@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from deltastore.core.model import NewSegment, Refusal, Save, ThreadChanges
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import NewSegment, Refusal, Save
 from deltastore.core.statistics import Day, Volume
 from deltastore.core.survey import Removal, Repairs
 from deltastore.storage import Storage

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from deltastore.core.model import ListQuery, ThreadChanges, ThreadRef
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import ListQuery, ThreadRef
 from deltastore.postgres.storage import PostgresStorage
 from tests.contract.calls import key, thread
 

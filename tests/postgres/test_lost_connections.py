@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from deltastore.core.model import ListQuery, NewSegment, Refusal, Save, Saved, SaveWrites, ThreadChanges
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import ListQuery, NewSegment, Refusal, Save, Saved, SaveWrites
 from deltastore.errors import DatabaseRefusedError, DatabaseUnavailableError, InvalidConfigError
 from deltastore.postgres.pool import PoolOptions, address, open_pool
 from deltastore.postgres.storage import PostgresStorage

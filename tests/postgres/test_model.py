@@ -10,18 +10,17 @@ from dataclasses import replace
 
 import pytest
 
+from deltastore.core.edits import RowUpdate, ThreadChanges
 from deltastore.core.model import (
     Chains,
     Known,
     ListQuery,
     MetadataRow,
     NewSegment,
-    RowUpdate,
     Save,
     Saved,
     SaveWrites,
     SegmentKind,
-    ThreadChanges,
 )
 from deltastore.memory import MemoryStorage
 from deltastore.postgres.storage import PostgresStorage

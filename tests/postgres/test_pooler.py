@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from deltastore.core.model import ListQuery, NewSegment, Save, Saved, ThreadChanges
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import ListQuery, NewSegment, Save, Saved
 from deltastore.errors import DatabaseRefusedError
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.storage import PostgresStorage

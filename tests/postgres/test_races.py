@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 import asyncpg
 import pytest
 
-from deltastore.core.model import CheckpointRow, NewSegment, Refusal, RowUpdate, Save, Saved, SaveWrites, ThreadChanges
+from deltastore.core.edits import RowUpdate, ThreadChanges
+from deltastore.core.model import CheckpointRow, NewSegment, Refusal, Save, Saved, SaveWrites
 from deltastore.errors import DatabaseUnavailableError
 from deltastore.postgres.pool import PoolOptions
 from deltastore.postgres.storage import PostgresStorage

@@ -11,7 +11,8 @@ from importlib.resources import files
 import asyncpg
 import pytest
 
-from deltastore.core.model import ListQuery, NewSegment, Save, ThreadChanges
+from deltastore.core.edits import ThreadChanges
+from deltastore.core.model import ListQuery, NewSegment, Save
 from deltastore.errors import InvalidConfigError
 from deltastore.postgres.migrations import schema_folder
 from deltastore.postgres.naming import quote_schema

@@ -13,7 +13,7 @@ import pytest
 
 from deltastore import DeltaSaver, RetentionPolicy, RetentionRule
 from deltastore.conversion import validate
-from deltastore.core.model import LockBounds
+from deltastore.core.edits import LockBounds
 from deltastore.retention import passes as retaining
 from tests.retention.storm import Thread
 

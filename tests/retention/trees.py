@@ -11,7 +11,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from deltastore import DeltaSaver
 from deltastore.conversion import validate
-from deltastore.core.model import ThreadRows
+from deltastore.core.edits import ThreadRows
 from tests.support.exact import exact_history, exact_tuple
 from tests.support.puts import NOTHING, Puts
 

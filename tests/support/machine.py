@@ -19,8 +19,9 @@ from deltastore.conversion.convert import IGNORED_CHANNELS
 from deltastore.core import packing, pieces
 from deltastore.core.chain import Chain
 from deltastore.core.compacted import Compaction
+from deltastore.core.edits import ThreadRows
 from deltastore.core.identifiers import thread_key, unpack_checkpoint_id
-from deltastore.core.model import SegmentKind, ThreadRows
+from deltastore.core.model import SegmentKind
 from deltastore.core.sweep import references
 from deltastore.engine import Engine
 from deltastore.errors import ThreadDeletedError

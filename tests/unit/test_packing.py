@@ -12,8 +12,9 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 
 from deltastore import CorruptPayloadError, UnreadableValueError
 from deltastore.core import packing
+from deltastore.core.edits import ThreadRows
 from deltastore.core.frame import declared_bytes, seal, unseal
-from deltastore.core.model import SegmentKind, SegmentRow, ThreadRef, ThreadRows
+from deltastore.core.model import SegmentKind, SegmentRow, ThreadRef
 from deltastore.core.packing import grouped, has_room, open_among, open_pack, seal_pack, unpacked, unpacked_rows
 from deltastore.core.payload import pack, pack_values, segment_binding, unpack
 from deltastore.errors import StoredDataError

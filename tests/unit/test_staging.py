@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltastore.core.digests import digest
+from deltastore.core.edits import NewRows
 from deltastore.core.frame import seal
-from deltastore.core.model import CheckpointRow, MetadataRow, NewRows, SegmentKind, SegmentRow
+from deltastore.core.model import CheckpointRow, MetadataRow, SegmentKind, SegmentRow
 from deltastore.core.payload import pack
 from deltastore.core.staging import open_part, seal_part
 from deltastore.errors import CorruptPayloadError

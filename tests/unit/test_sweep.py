@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltastore.core.edits import ThreadRows
 from deltastore.core.header import Header
-from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadRef, ThreadRows, location
+from deltastore.core.model import CheckpointRow, SegmentKind, SegmentRow, ThreadRef, location
 from deltastore.core.payload import Anchor, ChannelEdit, CheckpointPayload, Delta
 from deltastore.core.pieces import PageSpan, PieceList, Run
 from deltastore.core.state import History, Value
