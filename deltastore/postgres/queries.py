@@ -52,14 +52,18 @@ def _statement(body: str, schema: str) -> str:
     return render("\n".join(lines).removesuffix(";"), schema)
 
 
+def skipping_locked(text: str) -> str:
+    """A save's statement that stores nothing, instead of waiting, if the thread is locked."""
+    return text.replace("FOR KEY SHARE", "FOR KEY SHARE SKIP LOCKED")
+
+
 async def together(connection: AnyConnection, text: str, arguments: Sequence[tuple[Any, ...]]) -> list[Saved | None]:
-    """Runs a save's statement for several saves in one transaction that waits for no locked thread.
+    """Runs a save's statement for several saves in one transaction.
 
     Returns:
         For each, in order, what was stored; None if it was not.
     """
-    records = await connection.fetchmany(text.replace("FOR KEY SHARE", "FOR KEY SHARE SKIP LOCKED"), arguments)
-    answers = map(rows.save_answer, records)
+    answers = map(rows.save_answer, await connection.fetchmany(text, arguments))
     return [answer if isinstance(answer, Saved) else None for answer in answers]
 
 

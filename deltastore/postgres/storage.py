@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
 
 import asyncpg
 
@@ -39,13 +41,14 @@ from deltastore.postgres.migrations import Migrator
 from deltastore.postgres.naming import quote_schema
 from deltastore.postgres.overview import Overview
 from deltastore.postgres.pool import Pool, PoolOptions, address, open_pool
-from deltastore.postgres.queries import AnyConnection, Queries, together
+from deltastore.postgres.queries import AnyConnection, Queries, skipping_locked, together
 from deltastore.postgres.repair import PostgresRepair, RepairQueries
 from deltastore.postgres.staging import PostgresStaging, StagingQueries
 from deltastore.postgres.statistics import StatisticsQueries, counts
 from deltastore.postgres.survey import PostgresSurvey, SurveyQueries
 
 _LOG = logging.getLogger("deltastore.postgres")
+_Save = TypeVar("_Save", Save, SaveWrites)
 
 
 class PostgresStorage:
@@ -87,8 +90,9 @@ class PostgresStorage:
         self._attempts = Attempts(
             pool, schema, migrator=migrator, timeout_seconds=timeout_seconds, observer=observer, address=address
         )
-        self._saves = Group(self._save, self._save_together)
-        self._write_saves = Group(self._save_writes, self._save_writes_together)
+        save, save_writes = map(skipping_locked, (self._queries.text["save"], self._queries.text["save_writes"]))
+        self._saves = Group(self._save, partial(self._together, save, rows.save_arguments))
+        self._write_saves = Group(self._save_writes, partial(self._together, save_writes, rows.writes_arguments))
 
     @classmethod
     async def open(
@@ -305,13 +309,10 @@ class PostgresStorage:
             "save_writes", lambda connection: self._admitted(lambda: self._queries.save_writes(connection, save))
         )
 
-    async def _save_together(self, saves: Sequence[Save]) -> list[Saved | None]:
-        arguments = [rows.save_arguments(save) for save in saves]
-        return await self._attempts.run_once(lambda to: together(to, self._queries.text["save"], arguments))
-
-    async def _save_writes_together(self, saves: Sequence[SaveWrites]) -> list[Saved | None]:
-        arguments = [rows.writes_arguments(save) for save in saves]
-        return await self._attempts.run_once(lambda to: together(to, self._queries.text["save_writes"], arguments))
+    async def _together(
+        self, text: str, arguments: Callable[[_Save], tuple[Any, ...]], saves: Sequence[_Save]
+    ) -> list[Saved | None]:
+        return await self._attempts.run_once(lambda to: together(to, text, list(map(arguments, saves))))
 
     async def _admitted(
         self, statement: Callable[[], Awaitable[Saved | Refusal | None]], rounds_max: int = 100
