@@ -92,7 +92,7 @@ class MemoryStorage:
                 segments=new_ids + row.segments,
                 orphaned=row.orphaned or (parent is not None and parent.hidden),
             )
-            return Saved(thread.epoch, new_ids, is_amid_packs=bool(thread.packs_around(row.checkpoint_id)))
+            return Saved(thread.epoch, new_ids, is_amid_packs=bool(thread.packs_around([row.checkpoint_id])))
 
     async def save_writes(self, save: SaveWrites) -> Saved | Refusal:
         """Stores the writes of one `put_writes` call."""
@@ -376,9 +376,8 @@ def _parent_of(thread: MemoryThread | None, row: CheckpointRow) -> CheckpointRow
 def _segments_of(thread: MemoryThread, rows: dict[tuple[str, bytes], CheckpointRow]) -> Iterator[SegmentRow]:
     """What the rows name, the writes to them, and packs that may hold such writes."""
     named = set(map(thread.holders(), (number for row in rows.values() for number in row.segments)))
+    named |= {pack.segment_id for pack in thread.packs_around(checkpoint_id for _, checkpoint_id in rows)}
     for number, segment in thread.segments.items():
         is_write = segment.kind is SegmentKind.WRITES and (segment.namespace, segment.checkpoint_id) in rows
-        first, last = segment.first_checkpoint_id, segment.checkpoint_id
-        spans = first is not None and any(first <= checkpoint_id <= last for _, checkpoint_id in rows)
-        if number in named or is_write or spans:
+        if number in named or is_write:
             yield segment

@@ -88,10 +88,13 @@ class MemoryThread:
         """Its packs."""
         return [segment for segment in self.segments.values() if segment.kind is SegmentKind.PACK]
 
-    def packs_around(self, checkpoint_id: bytes) -> list[SegmentRow]:
-        """The packs that may hold writes to a checkpoint."""
+    def packs_around(self, checkpoint_ids: Iterable[bytes]) -> list[SegmentRow]:
+        """The packs that may hold writes to one of the checkpoints."""
+        ids = list(checkpoint_ids)
         return [
-            pack for pack in self.packs() if (pack.first_checkpoint_id or b"") <= checkpoint_id <= pack.checkpoint_id
+            pack
+            for pack in self.packs()
+            if any((pack.first_checkpoint_id or b"") <= each <= pack.checkpoint_id for each in ids)
         ]
 
 
