@@ -26,11 +26,11 @@ from deltastore.core.edits import ThreadRows
 from deltastore.core.identifiers import unpack_checkpoint_id
 from deltastore.core.model import CheckpointRow, ListQuery, ThreadRef
 from deltastore.core.writes import effective
-from deltastore.errors import DatabaseUnavailableError, InvalidConfigError, SchemaVersionError, ThreadBusyError
+from deltastore.errors import DatabaseUnavailableError, InvalidConfigError, SchemaVersionError
 from deltastore.importer.api import open_engine, verifier_of
 from deltastore.importer.existing import Standing, StoredWrites, standing_back, stored_writes
 from deltastore.importer.landing import BATCH_BYTES, Target
-from deltastore.importer.migration import LANDING, Options
+from deltastore.importer.migration import LANDING, Options, outcome_of
 from deltastore.importer.reading import Reading
 from deltastore.importer.report import Outcome, Report, Status
 from deltastore.importer.source import Node, SkipThread, ThreadShape
@@ -158,21 +158,17 @@ class _Back:
 
     async def _move(self, thread_id: str) -> Outcome:
         """Moves one thread; raises only what would end every thread alike, as `Migration.move`."""
+        return await outcome_of(thread_id, self._translated(thread_id))
+
+    async def _translated(self, thread_id: str) -> Outcome:
+        """Moves one thread; errors of the driver are ours, and what another thread may not meet is the thread's own."""
         try:
             return await self._moved(validate.thread(thread_id))
-        except ThreadBusyError as busy:
-            return Outcome(thread_id, Status.FAILED, str(busy))
-        except (DatabaseUnavailableError, SchemaVersionError):
-            raise
-        except SkipThread as reason:
-            return Outcome(thread_id, Status.FAILED, str(reason))
         except DRIVER_ERRORS as error:
             translated = translate(error)
             if isinstance(translated, DatabaseUnavailableError | SchemaVersionError) and not is_collision(error):
                 raise translated from error
-            return Outcome(thread_id, Status.FAILED, str(translated))
-        except Exception as error:  # noqa: BLE001 - one thread's trouble must not end the run
-            return Outcome(thread_id, Status.FAILED, f"{type(error).__name__}: {error}")
+            raise SkipThread(str(translated)) from error
 
     async def _moved(self, thread: ThreadRef) -> Outcome:
         ours = await self._ours(thread)
