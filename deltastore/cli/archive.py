@@ -19,13 +19,11 @@ from deltastore.archive import (
     check_target,
     restore_archives,
 )
+from deltastore.cli.choosing import chosen_policy, policy_options
 from deltastore.cli.database import DSN_HELP, dsn_option, json_option, run_with_saver, schema_option, serde_option
 from deltastore.cli.database import serializer as made
-from deltastore.cli.retain import policy_in
 from deltastore.cli.screen import counted, line
 from deltastore.connect import DeltaSaver
-from deltastore.core.retention import RetentionPolicy, RetentionRule, age_seconds
-from deltastore.errors import InvalidConfigError
 
 target_option = click.option(
     "--to", "--dsn", "dsn", envvar="DELTASTORE_DSN", show_envvar=True, metavar="DSN", help=DSN_HELP
@@ -35,14 +33,7 @@ target_option = click.option(
 @click.command()
 @click.argument("threads", nargs=-1, metavar="[THREAD…]")
 @click.option("--to", "place", required=True, metavar="URL", help="Folder: file:///…, s3://…, or a path.")
-@click.option(
-    "--policy",
-    "path",
-    type=click.Path(path_type=Path),
-    metavar="FILE.toml",
-    help="Threads that this would delete whole.",
-)
-@click.option("--idle-older-than", "idle", metavar="AGE", help="Threads whose newest checkpoint is older than this.")
+@policy_options
 @click.option("--make-folder", is_flag=True, help="Make the folder if it is missing.")
 @click.option("--dry-run", is_flag=True, help="Say which threads would go into which files; write and remove nothing.")
 @click.option("--keep", is_flag=True, help="Write and verify the files, but leave the threads in the database.")
@@ -61,7 +52,8 @@ def archive(
     """
     as_json = given.pop("as_json")
     how: dict[str, Any] = {"keep": given.pop("keep"), "dry_run": given.pop("dry_run"), "progress": _progress(as_json)}
-    policy = _policy(threads, path, idle)
+    hint = "name them, or say one of --policy FILE and --idle-older-than AGE"
+    policy = chosen_policy(path, idle, bool(threads), hint=hint)
     check_target(place, make_folder=given.pop("make_folder"))
 
     async def call(saver: DeltaSaver) -> Report:
@@ -104,24 +96,6 @@ def restore(
 
         report = run_with_saver(call=call, makes=True, **given)
     _finish(context, report, as_json=as_json)
-
-
-def _policy(threads: tuple[str, ...], path: Path | None, idle: str | None) -> RetentionPolicy | None:
-    """The policy that chooses threads; None if they are named. Raises `InvalidConfigError` unless it is one of them."""
-    if [bool(threads), path is not None, idle is not None].count(True) != 1:
-        raise InvalidConfigError(
-            "which threads?", hint="name them, or say one of --policy FILE and --idle-older-than AGE"
-        )
-    return chosen_policy(path, idle)
-
-
-def chosen_policy(path: Path | None, idle: str | None) -> RetentionPolicy | None:
-    """The policy of a file, or of an age; None for neither. Raises `InvalidConfigError`."""
-    if path is not None:
-        return policy_in(path)
-    if idle is None:
-        return None
-    return RetentionPolicy((RetentionRule("idle", idle_seconds=age_seconds("--idle-older-than", idle)),))
 
 
 def _progress(as_json: bool) -> Any:

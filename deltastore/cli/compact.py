@@ -8,25 +8,17 @@ from typing import Any
 
 import click
 
-from deltastore.cli.archive import chosen_policy
+from deltastore.cli.choosing import chosen_policy, policy_options
 from deltastore.cli.database import dsn_option, json_option, run_with_saver, schema_option, serde_option
 from deltastore.cli.screen import counted, line
 from deltastore.compaction import CompactedThread, Compaction, CompactionReport, compact_by_policy, compact_threads
 from deltastore.connect import DeltaSaver
-from deltastore.errors import InvalidConfigError
 
 
 @click.command()
 @click.argument("threads", nargs=-1, metavar="[THREAD…]")
 @click.option("--all", "every", is_flag=True, help="All threads.")
-@click.option(
-    "--policy",
-    "path",
-    type=click.Path(path_type=Path),
-    metavar="FILE.toml",
-    help="Threads that this would delete whole.",
-)
-@click.option("--idle-older-than", "idle", metavar="AGE", help="Threads whose newest checkpoint is older than this.")
+@policy_options
 @click.option("--dry-run", is_flag=True, help="Say which threads would get smaller, and by how much; change nothing.")
 @dsn_option
 @schema_option
@@ -49,10 +41,8 @@ def compact(
     """
     as_json = given.pop("as_json")
     how: dict[str, Any] = {"dry_run": given.pop("dry_run"), "progress": _progress(as_json)}
-    if [bool(threads), every, path is not None, idle is not None].count(True) != 1:
-        hint = "name them, or say one of --all, --policy FILE and --idle-older-than AGE"
-        raise InvalidConfigError("which threads?", hint=hint)
-    policy = chosen_policy(path, idle)
+    hint = "name them, or say one of --all, --policy FILE and --idle-older-than AGE"
+    policy = chosen_policy(path, idle, bool(threads), every, hint=hint)
 
     async def call(saver: DeltaSaver) -> CompactionReport:
         if policy is None:
