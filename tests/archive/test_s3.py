@@ -189,9 +189,8 @@ async def test_a_line_that_breaks_at_any_point(
         await assert_reads_as(stored, step)
 
 
-async def test_a_line_that_breaks_in_the_middle_of_a_large_upload(
-    stored: DeltaSaver, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def large_in_parts(stored: DeltaSaver, monkeypatch: pytest.MonkeyPatch) -> Story:
+    """A thread whose archive is larger than what is uploaded at once."""
     monkeypatch.setattr(layout, "LEVEL", 1)
     monkeypatch.setitem(conf, "s3", {"default_block_size": BLOCK_BYTES})
     told = Story(stored)
@@ -199,6 +198,13 @@ async def test_a_line_that_breaks_in_the_middle_of_a_large_upload(
     large = random.Random(1).randbytes(2 * BLOCK_BYTES)
     await stored.aput_writes(told.steps[-1].config, [("text", large)], "large")
     told.steps[-1].pending.append(("large", "text", large))
+    return told
+
+
+async def test_a_line_that_breaks_in_the_middle_of_a_large_upload(
+    stored: DeltaSaver, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = await large_in_parts(stored, monkeypatch)
     async with line_to(bucket.endpoint) as line:
         reach(line.endpoint, monkeypatch)
         for at in (BLOCK_BYTES // 2, 3 * BLOCK_BYTES // 2, 2 * BLOCK_BYTES + 2000):
@@ -222,11 +228,7 @@ async def test_an_upload_in_parts_is_given_up_when_it_fails(
     stored: DeltaSaver, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is left of one is not listed, but paid for."""
-    monkeypatch.setattr(layout, "LEVEL", 1)
-    monkeypatch.setitem(conf, "s3", {"default_block_size": BLOCK_BYTES})
-    told = Story(stored)
-    await told.grow(2)
-    await stored.aput_writes(told.steps[-1].config, [("text", random.Random(1).randbytes(2 * BLOCK_BYTES))], "large")
+    await large_in_parts(stored, monkeypatch)
     began = []
 
     def failing(*_: Any) -> bytes:
