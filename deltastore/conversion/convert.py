@@ -57,15 +57,9 @@ def codec_of(serde: SerializerProtocol) -> tuple[Codec, Cipher | None]:
     return Codec(serde, is_msgpack, _DeltaSnapshot), None
 
 
-def config_of(thread: ThreadRef, namespace: str, checkpoint_id: bytes) -> RunnableConfig:
+def config_of(thread: ThreadRef, namespace: str, checkpoint_id: str) -> RunnableConfig:
     """The config that names a checkpoint."""
-    return {
-        "configurable": {
-            "thread_id": thread.thread_id,
-            "checkpoint_ns": namespace,
-            "checkpoint_id": unpack_checkpoint_id(checkpoint_id),
-        }
-    }
+    return {"configurable": {"thread_id": thread.thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
 
 
 def put_of(
@@ -82,11 +76,11 @@ def put_of(
         InvalidConfigError: An id, name, version or the checkpoint has a wrong form.
         UnserializableValueError: A value cannot be stored.
     """
-    thread, namespace = validate.thread_of(config), validate.namespace_of(config)
+    thread, namespace, parent_id = validate.place_of(config)
     validate.checkpoint(checkpoint)
     validate.mapping(metadata, "metadata")
     validate.mapping(new_versions, "new_versions")
-    checkpoint_id, parent_id = validate.checkpoint_key(checkpoint["id"]), validate.checkpoint_key_of(config)
+    checkpoint_id = validate.checkpoint_key(checkpoint["id"])
     where = f"thread {thread.thread_id!r}, namespace {shown_namespace(namespace)}, checkpoint {checkpoint['id']!r}"
     if checkpoint_id == parent_id:
         raise InvalidConfigError(f"{where}: a checkpoint cannot be its own parent")
@@ -99,7 +93,8 @@ def put_of(
             recall = memo.recall(channel)
             values[channel] = codec.encode(channel_values[channel], f"{where}: state.{channel}", recall)
             memo.replace(channel, recall.kept)
-    volatile, shared = metadatas.split(get_checkpoint_metadata(config, metadata))
+    volatile, rest = metadatas.split(get_checkpoint_metadata(config, metadata))
+    shared = _shared(codec, rest, memo, where)
     put = Put(
         namespace,
         checkpoint_id,
@@ -108,12 +103,20 @@ def put_of(
         frozenset(named),
         values,
         volatile,
-        codec.encode_item(shared, f"{where}: metadata"),
-        metadatas.searchable(shared),
+        shared.item,
+        shared.document,
         _inherited(checkpoint, new_versions, metadatas.delta_channels(volatile)),
-        validate.held_key_of(config),
+        validate.held_key_of(config, parent_id),
     )
     return thread, put
+
+
+def _shared(codec: Codec, metadata: dict[str, Any], memo: Memo, where: str) -> metadatas.Shared:
+    """The shared metadata encoded: that of the last checkpoint, if it is the same."""
+    contents = metadatas.contents_of(metadata)
+    if contents is None or memo.shared is None or memo.shared.contents != contents:
+        memo.shared = metadatas.encoded(metadata, codec.encode_item(metadata, f"{where}: metadata"), contents)
+    return memo.shared
 
 
 def _inherited(checkpoint: Checkpoint, new: Collection[str], delta_channels: frozenset[str]) -> frozenset[str]:
@@ -161,8 +164,7 @@ def writes_of(
     memos: Memos,
 ) -> tuple[ThreadRef, PutWrites]:
     """A `put_writes` call, checked and encoded. Raises as `put_of`."""
-    thread, namespace = validate.thread_of(config), validate.namespace_of(config)
-    checkpoint_id = validate.checkpoint_key_of(config)
+    thread, namespace, checkpoint_id = validate.place_of(config)
     if checkpoint_id is None:
         raise InvalidConfigError(f"writes to thread {thread.thread_id!r} name no checkpoint_id")
     where = f"thread {thread.thread_id!r}, namespace {shown_namespace(namespace)}, task {task_id!r}"
@@ -174,7 +176,9 @@ def writes_of(
         encoded.append((WRITES_IDX_MAP.get(channel, index), name, parts))
         memo.add(recall)
     task = validate.name(task_id, "task_id"), validate.name(task_path, "task_path")
-    return thread, PutWrites(namespace, checkpoint_id, *task, tuple(encoded), validate.held_key_of(config))
+    return thread, PutWrites(
+        namespace, checkpoint_id, *task, tuple(encoded), validate.held_key_of(config, checkpoint_id)
+    )
 
 
 def tuple_of(codec: Codec, loaded: Loaded, templates: Templates | None = None) -> CheckpointTuple:
@@ -190,9 +194,10 @@ def tuple_of(codec: Codec, loaded: Loaded, templates: Templates | None = None) -
         for each in loaded.writes
     ]
     decoded = codec.decode(values + writes, templates)
+    checkpoint_id = unpack_checkpoint_id(loaded.checkpoint_id)
     checkpoint = {
         **{key: codec.decode_item(item, f"{where}, {key}") for key, item in header.extra.items()},
-        "id": unpack_checkpoint_id(loaded.checkpoint_id),
+        "id": checkpoint_id,
         "channel_values": dict(zip(channels, decoded, strict=False)),
         "channel_versions": dict(header.versions),
         "versions_seen": {node: dict(seen) for node, seen in header.seen.items()},
@@ -205,12 +210,12 @@ def tuple_of(codec: Codec, loaded: Loaded, templates: Templates | None = None) -
         (each.write.task_id, each.write.channel, value)
         for each, value in zip(loaded.writes, decoded[len(channels) :], strict=True)
     ]
-    parent = loaded.parent_id
+    parent_id = None if loaded.parent_id is None else unpack_checkpoint_id(loaded.parent_id)
     return CheckpointTuple(
-        config_of(loaded.thread, loaded.namespace, loaded.checkpoint_id),
+        config_of(loaded.thread, loaded.namespace, checkpoint_id),
         cast("Checkpoint", checkpoint),
         cast("CheckpointMetadata", metadata_of(codec, loaded.volatile, loaded.shared, where)),
-        None if parent is None else config_of(loaded.thread, loaded.namespace, parent),
+        None if parent_id is None else config_of(loaded.thread, loaded.namespace, parent_id),
         pending,
     )
 

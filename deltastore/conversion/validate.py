@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeGuard
 from uuid import UUID
 
 from deltastore.core.identifiers import pack_checkpoint_id, thread_key
@@ -18,27 +19,50 @@ from deltastore.errors import InvalidConfigError
 
 NAMESPACE_BYTES_MAX = 1500
 CHECKPOINT_ID_BYTES_MAX = 500
+UTF8_BYTES_MAX = 4
+"""Of one character."""
+KEYS_MAX = 4096
+"""Keys of threads and checkpoints that are remembered: a run names the same ones again and again."""
 
 Config = Mapping[str, Any]
 
 
+class Place(NamedTuple):
+    """What a config names.
+
+    Attributes:
+        thread: The thread.
+        namespace: The namespace.
+        checkpoint_id: The ordered key of the checkpoint, or None if it names none.
+    """
+
+    thread: ThreadRef
+    namespace: str
+    checkpoint_id: bytes | None
+
+
+def place_of(config: Any) -> Place:
+    """What a config names: the thread, the namespace (the root namespace `""` if none) and the checkpoint, if any."""
+    settings = configurable(config)
+    if "thread_id" not in settings:
+        raise InvalidConfigError("the config has no thread_id", hint='pass {"configurable": {"thread_id": "..."}}')
+    named = settings.get("checkpoint_id")
+    return Place(
+        thread(settings["thread_id"]),
+        namespace(settings.get("checkpoint_ns")),
+        None if named is None or named == "" else checkpoint_key(named),
+    )
+
+
 def configurable(config: Any) -> Mapping[str, Any]:
     """`config["configurable"]`. Raises `InvalidConfigError` if there is none."""
-    found = config.get("configurable") if isinstance(config, Mapping) else None
-    if not isinstance(found, Mapping):
+    found = config.get("configurable") if _is_mapping(config) else None
+    if not _is_mapping(found):
         raise InvalidConfigError(
             f"a config with a 'configurable' mapping is expected, got {_short(config)}",
             hint='pass {"configurable": {"thread_id": "..."}}',
         )
     return found
-
-
-def thread_of(config: Any) -> ThreadRef:
-    """The thread that a config names."""
-    settings = configurable(config)
-    if "thread_id" not in settings:
-        raise InvalidConfigError("the config has no thread_id", hint='pass {"configurable": {"thread_id": "..."}}')
-    return thread(settings["thread_id"])
 
 
 def thread(thread_id: Any) -> ThreadRef:
@@ -48,12 +72,12 @@ def thread(thread_id: Any) -> ThreadRef:
     text = _text(thread_id, "thread_id")
     if not text:
         raise InvalidConfigError("thread_id is empty", hint="give every conversation an id of its own")
+    return _thread(text)
+
+
+@lru_cache(KEYS_MAX)
+def _thread(text: str) -> ThreadRef:
     return ThreadRef(thread_key(text), text)
-
-
-def namespace_of(config: Config) -> str:
-    """The namespace that a config names; the root namespace `""` if it names none."""
-    return namespace(configurable(config).get("checkpoint_ns"))
 
 
 def namespace(value: Any) -> str:
@@ -67,23 +91,30 @@ def checkpoint_key_of(config: Config) -> bytes | None:
     return None if value is None or value == "" else checkpoint_key(value)
 
 
-def held_key_of(config: Config) -> bytes | None:
-    """The smallest key of all checkpoints that a config names, also those of the graphs around a subgraph."""
+def held_key_of(config: Config, own: bytes | None) -> bytes | None:
+    """The smallest of `own`, the key that a config names, and the keys of the graphs around a subgraph."""
     around = configurable(config).get("checkpoint_map")
     named = list(around.values()) if isinstance(around, Mapping) else []
     keys = [checkpoint_key(value) for value in named if isinstance(value, str) and value]
-    own = checkpoint_key_of(config)
     return min(keys if own is None else [*keys, own], default=None)
 
 
 def checkpoint_key(value: Any) -> bytes:
     """The ordered key of a checkpoint id."""
+    return _key(checkpoint_id(value))
+
+
+def checkpoint_id(value: Any) -> str:
+    """A checkpoint id: text, or a UUID, which means its text."""
     if isinstance(value, UUID):
         value = str(value)
     text = _bounded(_text(value, "checkpoint id"), "checkpoint id", CHECKPOINT_ID_BYTES_MAX)
     if not text:
         raise InvalidConfigError("the checkpoint id is empty")
-    return pack_checkpoint_id(text)
+    return text
+
+
+_key = lru_cache(KEYS_MAX)(pack_checkpoint_id)
 
 
 def checkpoint(value: Any) -> None:
@@ -100,8 +131,12 @@ def checkpoint(value: Any) -> None:
 
 def mapping(value: Any, what: str) -> None:
     """Whether something is a mapping."""
-    if not isinstance(value, Mapping):
+    if not _is_mapping(value):
         raise InvalidConfigError(f"{what} must be a mapping, got {_short(value)}")
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    return type(value) is dict or isinstance(value, Mapping)
 
 
 def names(values: Any, what: str) -> list[str]:
@@ -167,6 +202,8 @@ def texts(values: Any, what: str) -> list[str]:
 
 
 def _text(value: Any, what: str) -> str:
+    if type(value) is str and value.isascii() and "\x00" not in value:
+        return value
     if not isinstance(value, str):
         raise InvalidConfigError(f"{what} must be a text, got {_short(value)}")
     if "\x00" in value or has_lone_surrogate(value):
@@ -176,7 +213,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def _bounded(text: str, what: str, bytes_max: int) -> str:
-    if len(text.encode()) > bytes_max:
+    if len(text) * UTF8_BYTES_MAX > bytes_max and len(text.encode()) > bytes_max:
         raise InvalidConfigError(
             f"{what} is too long: {len(text.encode())} bytes of UTF-8, at most {bytes_max} are possible",
             detail=f"it begins with {text[:40]!r}",

@@ -15,7 +15,7 @@ Where an item goes:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,6 +112,7 @@ class Draft:
         pages: New pages.
         old_pages: Ids of older pages that the row names.
         references: Whether anything stored is referred to.
+        unsettled: Channels that may hold what has no id yet.
     """
 
     state: State
@@ -120,6 +121,7 @@ class Draft:
     pages: list[NewPage]
     old_pages: tuple[int, ...]
     references: bool
+    unsettled: Collection[str]
 
     @property
     def new_bytes(self) -> int:
@@ -141,23 +143,20 @@ class Draft:
             return self.state
         values_segment = values_and_pages[0] if self.items else None
         page_ids = values_and_pages[1:] if self.items else values_and_pages
-        return settle_state(self.state, values_segment, page_ids)
+        return self._settled(values_segment, page_ids)
 
+    def _settled(self, values_segment: int | None, page_ids: Sequence[int]) -> State:
+        def settled(value: Value) -> Value:
+            return Value(value.kind, settle(value.pieces, values_segment, page_ids), value.marks)
 
-def settle_state(state: State, values_segment: int | None, page_ids: Sequence[int]) -> State:
-    """A state with assigned ids in place of negative ones."""
-
-    def settled(value: Value) -> Value:
-        return Value(value.kind, settle(value.pieces, values_segment, page_ids), value.marks)
-
-    return replace(
-        state,
-        values={channel: settled(value) for channel, value in state.values.items()},
-        histories={
-            channel: History(history.seed and settled(history.seed), settle(history.writes, values_segment, page_ids))
-            for channel, history in state.histories.items()
-        },
-    )
+        values, histories = dict(self.state.values), dict(self.state.histories)
+        for channel in self.unsettled:
+            if channel in values:
+                values[channel] = settled(values[channel])
+            if channel in histories:
+                seed, writes = histories[channel].seed, settle(histories[channel].writes, values_segment, page_ids)
+                histories[channel] = History(None if seed is None else settled(seed), writes)
+        return State(self.state.header, values, histories, self.state.depth)
 
 
 def foreign_channels(put: Put, parent: State) -> dict[str, Any]:
@@ -211,7 +210,7 @@ def draft(
     if state.header != put.header:
         raise AssertionError("the drafted header differs from the given one: a defect of deltastore")
     if parent is not None and not foreign and state.depth < snapshot_frequency:
-        return Draft(state, delta, items.own, [], (), True)
+        return Draft(state, delta, items.own, [], (), True, put.values.keys())
     given: dict[Location, bytes] = {}
     for channel, encoded in put.values.items():
         if channel in state.values:
@@ -224,10 +223,10 @@ def draft(
 def _marked(state: State, put: Put) -> State:
     """The state with the marks of the values that were put: the next save compares with them."""
     values = {
-        channel: replace(value, marks=marks_of(put.values[channel])) if channel in put.values else value
+        channel: Value(value.kind, value.pieces, marks_of(put.values[channel])) if channel in put.values else value
         for channel, value in state.values.items()
     }
-    return replace(state, values=values)
+    return State(state.header, values, state.histories, state.depth)
 
 
 def anchor_draft(state: State, items: list[bytes], item_of: ItemOf = not_at_hand) -> Draft:
@@ -256,7 +255,7 @@ def anchor_draft(state: State, items: list[bytes], item_of: ItemOf = not_at_hand
         isinstance(place, int) and place >= 0 for pieces in piece_lists(anchored) for place in pieces.places
     )
     body = Anchor(anchored.header, anchored.values, anchored.histories)
-    return Draft(anchored, body, items, pages, tuple(old_pages), references)
+    return Draft(anchored, body, items, pages, tuple(old_pages), references, values.keys() | histories.keys())
 
 
 def piece_lists(state: State) -> Iterable[PieceList]:

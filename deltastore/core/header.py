@@ -16,11 +16,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 Version = int | float | str
 Versions = dict[str, Version]
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 ABSENT = False
 """Stands for a missing `updated_channels` key; None is one of its values."""
 
@@ -66,10 +69,13 @@ def difference(parent: Header, child: Header) -> list[Any]:
     nodes = {name: position for position, name in enumerate(parent.seen)}
     groups: list[list[Any]] = []
     for name, version in child.versions.items():
-        if name in parent.versions and same(parent.versions[name], version):
+        before = parent.versions.get(name)
+        if before is version or same(before, version):
             continue
-        group = next((group for group in groups if same(group[0], version)), None)
-        if group is None:
+        for group in groups:
+            if same(group[0], version):
+                break
+        else:
             groups.append(group := [version, []])
         group[1].append(channels.get(name, name))
     removed = [position for name, position in channels.items() if name not in child.versions]
@@ -128,7 +134,7 @@ def _seen_difference(
     forgotten: list[Any] = [[position, None] for name, position in nodes.items() if name not in child.seen]
     for name, versions in child.seen.items():
         before = parent.seen.get(name)
-        if versions is before:
+        if before is not None and _repeats(versions, before):
             continue
         known = before or {}
         reference = nodes.get(name, name)
@@ -147,6 +153,16 @@ def _seen_difference(
     return implied, explicit, forgotten
 
 
+def _repeats(versions: Versions, before: Versions) -> bool:
+    """Whether nothing changed, as far as that is quickly seen."""
+    return (
+        versions == before
+        and [*versions] == [*before]
+        and [*map(type, versions.values())] == [*map(type, before.values())]
+    )
+
+
+@lru_cache(1024)
 def _microseconds(timestamp: str | None) -> int | None:
     """Microseconds since 1970 of a timestamp in Python's own UTC form, or None for any other text."""
     if timestamp is None:
@@ -157,7 +173,7 @@ def _microseconds(timestamp: str | None) -> int | None:
         return None
     if moment.tzinfo is None or moment.isoformat() != timestamp or not timestamp.endswith("+00:00"):
         return None
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return (moment - EPOCH) // MICROSECOND
 
 
 def _elapsed(earlier: str | None, later: str | None) -> int | str | None:
@@ -169,4 +185,4 @@ def _later(earlier: str | None, elapsed: int | str | None) -> str | None:
     start = _microseconds(earlier)
     if not isinstance(elapsed, int) or start is None:
         return elapsed if not isinstance(elapsed, int) else None
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=start + elapsed)).isoformat()
+    return (EPOCH + timedelta(microseconds=start + elapsed)).isoformat()

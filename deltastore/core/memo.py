@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from deltastore.core.metadata import Shared
 from deltastore.core.remembered import OBJECT_FACTOR, Recall, Remembered
 from deltastore.core.templates import Templates
 
@@ -27,11 +28,13 @@ class Memo:
         serializer: What they were encoded with. Savers share memos with their copies, which may have another one.
         values: Templates of the state that was loaded last.
         histories: Templates of the histories of DeltaChannels that were loaded last.
+        shared: The shared metadata that was encoded last.
     """
 
     serializer: object
     values: Templates = field(default_factory=Templates)
     histories: Templates = field(default_factory=Templates)
+    shared: Shared | None = None
     _channels: dict[str, Mapping[int, Remembered]] = field(default_factory=dict)
     _recent: tuple[Mapping[int, Remembered], Mapping[int, Remembered]] = ({}, {})
     _recent_bytes: tuple[int, int] = (0, 0)

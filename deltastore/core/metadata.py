@@ -12,13 +12,43 @@ and sets lists. A filter goes through the same projection, so it finds what it n
 from __future__ import annotations
 
 import json
+import marshal
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+from deltastore.core.remembered import MARSHAL_VERSION, is_plain
 
 SOURCES = ("input", "loop", "update", "fork")
 COUNTERS = "counters_since_delta_snapshot"
 VOLATILE = frozenset({"source", "step", COUNTERS})
+
+
+class Shared(NamedTuple):
+    """The shared part of metadata, encoded.
+
+    Attributes:
+        item: As one item.
+        document: Its JSON form.
+        contents: What `marshal` makes of it, which tells equal metadata; None if that is not told by it.
+    """
+
+    item: bytes
+    document: str
+    contents: bytes | None
+
+
+def contents_of(shared: dict[str, Any]) -> bytes | None:
+    """What `marshal` makes of metadata, if it takes it. Equal contents of plain metadata mean equal metadata."""
+    try:
+        return marshal.dumps(shared, MARSHAL_VERSION)
+    except ValueError:
+        return None
+
+
+def encoded(shared: Mapping[str, Any], item: bytes, contents: bytes | None) -> Shared:
+    """Shared metadata with its item and what `contents_of` gave for it."""
+    return Shared(item, searchable(shared), contents if is_plain([shared]) else None)
 
 
 def split(metadata: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

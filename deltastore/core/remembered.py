@@ -51,16 +51,16 @@ def fields_of(value: Any) -> dict[Any, Any] | None:
     return None
 
 
-def _is_plain(values: Collection[Any], depth: int = 0) -> bool:
+def is_plain(values: Collection[Any], depth: int = 0) -> bool:
     """Whether values are plain, or exact lists, tuples and dicts of such."""
     if PLAIN.issuperset(map(type, values)):
         return True
     for value in values:
         kind = type(value)
         if kind is dict:
-            inside = depth < DEPTH_MAX and _is_plain(value.keys(), depth + 1) and _is_plain(value.values(), depth + 1)
+            inside = depth < DEPTH_MAX and is_plain(value.keys(), depth + 1) and is_plain(value.values(), depth + 1)
         elif kind is list or kind is tuple:
-            inside = depth < DEPTH_MAX and _is_plain(value, depth + 1)
+            inside = depth < DEPTH_MAX and is_plain(value, depth + 1)
         else:
             inside = kind in PLAIN
         if not inside:
@@ -135,7 +135,7 @@ def remember(value: Any, item: bytes) -> Remembered | None:
         fields = fields_of(value)
         if fields is None and kind is not list:
             return None
-        if not _is_plain([value] if fields is None else [fields]):
+        if not is_plain([value] if fields is None else [fields]):
             return None
         before = None if fields is None else fields.copy()
         contents = marshal.dumps(_contents(value, fields), MARSHAL_VERSION)

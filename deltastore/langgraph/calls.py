@@ -72,7 +72,7 @@ class Calls:
         """Stores a checkpoint; and the config that will name it."""
         codec, cipher = self.codec, self.cipher
         thread, put = convert.put_of(codec, config, checkpoint, metadata, new_versions, self.memos)
-        stored = convert.config_of(thread, put.namespace, put.checkpoint_id)
+        stored = convert.config_of(thread, put.namespace, validate.checkpoint_id(checkpoint["id"]))
         return lambda engine: engine.save(thread, put, cipher), stored
 
     def put_writes(
@@ -86,8 +86,7 @@ class Calls:
     def get_tuple(self, config: RunnableConfig) -> Call[CheckpointTuple | None]:
         """Loads a checkpoint."""
         cipher = self.cipher
-        thread, namespace = validate.thread_of(config), validate.namespace_of(config)
-        checkpoint_id = validate.checkpoint_key_of(config)
+        thread, namespace, checkpoint_id = validate.place_of(config)
 
         async def call(engine: Engine) -> CheckpointTuple | None:
             loaded = await engine.reader.load(thread, namespace, checkpoint_id, cipher)
@@ -134,8 +133,7 @@ class Calls:
     def history(self, config: RunnableConfig, channels: Sequence[str]) -> Call[Mapping[str, DeltaChannelHistory]]:
         """Loads the histories of DeltaChannels."""
         codec, cipher = self.codec, self.cipher
-        thread, namespace = validate.thread_of(config), validate.namespace_of(config)
-        checkpoint_id = validate.checkpoint_key_of(config)
+        thread, namespace, checkpoint_id = validate.place_of(config)
         names = validate.texts(channels, "channels")
 
         async def call(engine: Engine) -> Mapping[str, DeltaChannelHistory]:
@@ -246,11 +244,12 @@ def _query(
     page = LIST_PAGE if limit is None or conditions else max(1, min(limit, LIST_PAGE))
     if config is None:
         return ListQuery(before=before, document=document, limit=page)
-    namespace = validate.configurable(config).get("checkpoint_ns")
+    is_named = validate.configurable(config).get("checkpoint_ns") is not None
+    thread, namespace, checkpoint_id = validate.place_of(config)
     return ListQuery(
-        validate.thread_of(config).key,
-        None if namespace is None else validate.namespace(namespace),
-        validate.checkpoint_key_of(config),
+        thread.key,
+        namespace if is_named else None,
+        checkpoint_id,
         before,
         document,
         limit=page,

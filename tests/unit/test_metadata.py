@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltastore.core import metadata as metadatas
 from deltastore.core.metadata import COUNTERS, SOURCES, VOLATILE, join, projection, searchable, split
 from tests.property.kinds import Colour, Level, OldColour
 from tests.support.exact import exact
@@ -105,3 +106,21 @@ def test_splitting_leaves_what_was_given_as_it_was():
 def test_the_json_form_of_odd_values(value: Any, expected: Any):
     assert exact(projection(value)) == exact(expected)
     assert json.loads(searchable({"k": value})) == {"k": expected}
+
+
+def _encoded(shared: dict[str, Any]) -> metadatas.Shared:
+    return metadatas.encoded(shared, b"item", metadatas.contents_of(shared))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [({"n": 1}, {"n": True}), ({"n": 1}, {"n": 1.0}), ({"n": [1]}, {"n": (1,)}), ({"a": 1, "b": 2}, {"b": 2, "a": 1})],
+)
+def test_contents_tell_values_that_only_compare_equal(one: dict[str, Any], other: dict[str, Any]):
+    assert _encoded(one).contents == metadatas.contents_of({**one})
+    assert _encoded(one).contents != metadatas.contents_of(other)
+
+
+@pytest.mark.parametrize("value", [b"x", bytearray(b"x"), {"deep": [b"x"]}, object(), {"set": {1}}])
+def test_what_marshal_does_not_tell_apart_has_no_contents(value: Any):
+    assert _encoded({"key": value}).contents is None
