@@ -12,8 +12,8 @@ recently used first, and a thread that is larger than the bound by itself keeps 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
 
@@ -34,6 +34,8 @@ WRITES_BYTES = 512
 """About what a state, and the writes of a checkpoint, cost without their items."""
 JUST_LOADED_SECONDS = 2.0
 CALLS_PER_TRIM = 32
+THREADS_PER_CALL = 4
+"""With many threads their sizes are summed up less often, so that a call pays for so many of them on average."""
 
 NodeKey = tuple[str, bytes]
 
@@ -86,8 +88,8 @@ class CachedThread:
         return {key[1]: state for key, state in self.states.items() if key[0] == namespace}
 
     def remember_writes(self, key: NodeKey, segments: Iterable[OpenSegment]) -> None:
-        """Replaces what is known of the writes of a checkpoint. Their items are kept with the segments only."""
-        self.writes[key] = [replace(each, items=()) for each in segments]
+        """Replaces what is known of the writes of a checkpoint."""
+        self.writes[key] = [*segments]
         self.writes.move_to_end(key)
         while len(self.writes) > WRITES_PER_THREAD:
             self.writes.popitem(last=False)
@@ -98,13 +100,17 @@ class CachedThread:
         if all(each.segment_id != segment.segment_id for each in known):
             self.remember_writes(key, [*known, segment])
 
-    def remember_segment(self, segment: OpenSegment) -> None:
-        """Keeps an opened segment; its items are indexed when the index is next asked."""
-        if segment.segment_id not in self.segments:
-            self.segments[segment.segment_id] = segment
+    def remember_segment(self, segment: OpenSegment, marks: Sequence[bytes] = ()) -> None:
+        """Keeps an opened segment; its items are indexed now if digests are given, else when they are asked for."""
+        segment_id = segment.segment_id
+        if segment_id not in self.segments:
+            self.segments[segment_id] = segment
             self.items_bytes += segment.size_bytes
-            if segment.items and location(segment.segment_id, 0) not in self._marks:
-                self._to_index.append(segment.segment_id)
+            if segment.items and location(segment_id, 0) not in self._marks:
+                if marks:
+                    self._note(segment_id, marks)
+                else:
+                    self._to_index.append(segment_id)
 
     def place(self, mark: bytes) -> int | None:
         """Where the item with this digest is stored, if that is known."""
@@ -123,10 +129,12 @@ class CachedThread:
         return segment_id in self.segments or location(segment_id, 0) in self._marks
 
     def drop_segments(self) -> None:
-        """Forgets the segments but not their digests."""
+        """Forgets the segments but not their digests, nor the writes."""
         self._index()
         self.segments.clear()
         self.items_bytes = 0
+        for key, segments in self.writes.items():
+            self.writes[key] = [each._replace(items=()) for each in segments]
 
     def _index(self) -> None:
         """Marks may be asked for in another thread than the event loop's, which then waits until all are there.
@@ -138,11 +146,13 @@ class CachedThread:
         with self._lock:
             while self._to_index:
                 segment = self.segments.get(self._to_index[0])
-                for index, item in enumerate(() if segment is None else segment.items):
-                    mark, place = digest(item), location(self._to_index[0], index)
-                    self._marks[place] = mark
-                    self._places.setdefault(mark, place)
+                self._note(self._to_index[0], () if segment is None else map(digest, segment.items))
                 self._to_index.popleft()
+
+    def _note(self, segment_id: int, marks: Iterable[bytes]) -> None:
+        for place, mark in enumerate(marks, location(segment_id, 0)):
+            self._marks[place] = mark
+            self._places.setdefault(mark, place)
 
 
 class Cache:
@@ -150,7 +160,7 @@ class Cache:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._trims = 0
+        self._calls = 0
         self._threads: OrderedDict[bytes, CachedThread] = OrderedDict()
 
     def get(self, thread_key: bytes) -> CachedThread | None:
@@ -173,9 +183,10 @@ class Cache:
 
     def trim(self) -> None:
         """Keeps the bound. Called often, so it looks only now and then."""
-        self._trims += 1
-        if self._trims % CALLS_PER_TRIM:
+        self._calls += 1
+        if self._calls < max(CALLS_PER_TRIM, len(self._threads) // THREADS_PER_CALL):
             return
+        self._calls = 0
         total = sum(thread.size_bytes for thread in self._threads.values())
         while total > self._bytes_max and len(self._threads) > 1:
             _, thread = self._threads.popitem(last=False)

@@ -248,7 +248,7 @@ class Writer:
             if isinstance(outcome, Saved):
                 stored = settle_writes(outcome.segment_ids[0], writes, items.own)
                 remembered = self.cache.at_epoch(thread.key, outcome.epoch)
-                remembered.remember_segment(stored)
+                remembered.remember_segment(stored, items.own_marks)
                 remembered.add_writes((put.namespace, put.checkpoint_id), stored)
                 self.cache.trim()
                 return

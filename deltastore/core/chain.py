@@ -22,7 +22,7 @@ stock savers count them for all children, which replays an abandoned branch's wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from deltastore.core import header as headers
@@ -80,7 +80,7 @@ def open_plain(thread: ThreadRef, row: SegmentRow, cipher: Cipher | None) -> byt
 def open_segment(thread: ThreadRef, row: SegmentRow, cipher: Cipher | None) -> OpenSegment:
     """A segment, opened. Raises as `open_plain`."""
     opened = UNPACK[row.kind](row.segment_id, open_plain(thread, row, cipher))
-    return opened if row.pack_id is None else replace(opened, is_packed=True)
+    return opened if row.pack_id is None else opened._replace(is_packed=True)
 
 
 def _named(error: StoredDataError, message: str) -> StoredDataError:

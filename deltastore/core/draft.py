@@ -76,11 +76,13 @@ class Items:
         known: The place of a stored item by its digest, or None.
         inline_bytes: Items up to this size stay in the row.
         own: Items for the segment that is written with the row.
+        own_marks: Their digests.
     """
 
     known: Callable[[bytes], int | None]
     inline_bytes: int
     own: list[bytes] = field(default_factory=list)
+    own_marks: list[bytes] = field(default_factory=list)
     _own_places: dict[bytes, int] = field(default_factory=dict)
 
     def place(self, item: bytes, mark: bytes) -> Location:
@@ -98,6 +100,7 @@ class Items:
             raise InvalidConfigError(f"more than {ITEMS_MAX} new items in one save", hint="save the value in parts")
         self._own_places[mark] = own(len(self.own))
         self.own.append(item)
+        self.own_marks.append(mark)
         return own(len(self.own) - 1)
 
 
@@ -361,5 +364,5 @@ def draft_writes(put: PutWrites, items: Items) -> tuple[Write, ...]:
 
 def settle_writes(segment_id: int, writes: Iterable[Write], items: Sequence[bytes]) -> OpenSegment:
     """The stored call, once storage assigned its segment an id."""
-    settled = tuple(replace(write, pieces=settle(write.pieces, segment_id, ())) for write in writes)
+    settled = tuple([write._replace(pieces=settle(write.pieces, segment_id, ())) for write in writes])
     return OpenSegment(segment_id, items, settled)

@@ -12,15 +12,13 @@ So storing the same call twice, as a retry after a lost answer does, changes not
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from deltastore.core.model import location
 from deltastore.core.pieces import PieceList
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One write of a task.
 
     Attributes:
@@ -34,7 +32,7 @@ class Write:
 
     task_id: str
     task_path: str
-    index: int
+    index: int  # type: ignore[assignment]  # a write is never searched as a tuple
     channel: str
     kind: int
     pieces: PieceList
@@ -45,8 +43,7 @@ class Write:
         return self.task_path, self.task_id, self.index
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSegment:
+class OpenSegment(NamedTuple):
     """A segment, opened: the items that it holds and, for writes, the writes of its call; for a page, its pieces.
 
     `is_packed` says that it comes out of a pack (`packing.py`).
@@ -57,10 +54,11 @@ class OpenSegment:
     writes: tuple[Write, ...] = ()
     page: PieceList | None = None
     is_packed: bool = False
-    size_bytes: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "size_bytes", sum(map(len, self.items)))
+    @property
+    def size_bytes(self) -> int:
+        """The size of its items."""
+        return sum(map(len, self.items))
 
 
 class StoredWrite(NamedTuple):

@@ -211,6 +211,8 @@ def targets_among(rows: dict[bytes, CheckpointRow], wanted: Sequence[bytes] | No
 
 def segment_columns(segments: Sequence[NewSegment]) -> tuple[str, list[str], str, str, bytes]:
     """New segments as parallel arrays (kinds, references, starts and lengths of payloads) and all payloads joined."""
+    if not segments:
+        return "{}", [], "{}", "{}", b""
     lengths = [len(segment.payload) for segment in segments]
     return (
         array(int(segment.kind) for segment in segments),
