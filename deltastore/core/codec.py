@@ -41,8 +41,10 @@ WRAPPED = 0x80
 
 ARRAY_OF_ONE = 0x91
 BLAME_PARTS_MAX = 16
+RUN_ITEMS = 512
+"""Items decoded at once, without the garbage collector: it then looks at them while the processor's cache has them."""
 MANY_ITEMS = 64
-"""From so many items on, the garbage collector waits until all of them are decoded."""
+"""From so many items on, the garbage collector waits until they are decoded."""
 MSGPACK_TAG = bytes([MSGPACK])
 
 
@@ -245,11 +247,10 @@ class Codec:
 
     def _decode(self, values: Sequence[tuple[str, EncodedValue]], templates: Templates | None) -> list[Any]:
         items = [item for _, value in values for item in value.items]
-        with paused() if len(items) >= MANY_ITEMS else nullcontext():
-            if templates is None or not self.is_msgpack:
-                parts = iter(self._load_all(items))
-            else:
-                parts = iter(templates.load(items, self._load_all, self._encoded))
+        if templates is None or not self.is_msgpack:
+            parts = iter(self._load_all(items))
+        else:
+            parts = iter(templates.load(items, self._load_all, self._encoded))
         decoded: list[Any] = []
         for _, value in values:
             elements = [next(parts) for _ in value.items]
@@ -263,16 +264,29 @@ class Codec:
         return decoded
 
     def _load_all(self, items: Sequence[bytes]) -> list[Any]:
-        """The value of each item. All MessagePack items are joined to one array, read at once."""
-        joined = [memoryview(item)[1:] for item in items if item[0] == MSGPACK] if self.is_msgpack else []
+        """The value of each item, run by run."""
+        values: list[Any] = []
+        for start in range(0, len(items), RUN_ITEMS):
+            run = items[start : start + RUN_ITEMS]
+            with paused() if len(run) >= MANY_ITEMS else nullcontext():
+                values += self._load_run(run)
+        return values
+
+    def _load_run(self, items: Sequence[bytes]) -> list[Any]:
+        """The value of each item. All MessagePack items are joined to one array, read at once.
+
+        Their tags stay where they are: each is the number 0 in MessagePack too.
+        """
+        joined = [item for item in items if item[0] == MSGPACK] if self.is_msgpack else []
         if not joined:
             return [self._load(item) for item in items]
-        head = b"\xdd" + len(joined).to_bytes(4, "big")
-        values = self.serializer.loads_typed(("msgpack", b"".join([head, *joined])))
-        if len(values) != len(joined):
-            raise UnreadableValueError(f"{len(joined)} items decoded to {len(values)} values")
+        head = b"\xdd" + (2 * len(joined)).to_bytes(4, "big")
+        decoded = self.serializer.loads_typed(("msgpack", b"".join([head, *joined])))
+        values: list[Any] = decoded[1::2]
+        if len(values) != len(joined) or decoded[::2] != [MSGPACK] * len(joined):
+            raise UnreadableValueError(f"{len(joined)} items decoded to {len(decoded)} tags and values")
         if len(joined) == len(items):
-            return list(values)
+            return values
         parts = iter(values)
         return [next(parts) if item[0] == MSGPACK else self._load(item) for item in items]
 

@@ -26,6 +26,7 @@ from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from deltastore.core.collector import paused
 from deltastore.core.remembered import OBJECT_FACTOR, Remembered, fields_of, is_message, remember
 
 ATOMS = frozenset({str, int, float, bool, type(None), bytes, date, datetime, time, timedelta, Decimal, UUID})
@@ -134,6 +135,10 @@ class Templates:
         if self._is_first:
             self._is_first = False
             return decode(items)
+        with paused():
+            return self._load_again(items, decode, encode)
+
+    def _load_again(self, items: Sequence[bytes], decode: Decode, encode: Encode) -> list[Any]:
         found = list(map(self._by_item.get, items))
         values = [None if template is None else template.copy() for template in found]
         known = {item: template for item, template in zip(items, found, strict=True) if template is not None}
