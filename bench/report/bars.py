@@ -11,11 +11,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.record import CellResult, Figures, GrowthPoint, Load, Record, WorkloadResult
 
 OURS, STOCK, FLOOR = "deltastore", "postgres", "memory"
 WORKLOAD = "agent"
+USUAL_DURABILITY = "async"
 REFERENCE_TURNS = 500
 LONG_RUN_TURNS = 5_000
 GRAPHS = ("plain", "delta")
@@ -154,10 +156,10 @@ def bar_rows(records: Sequence[Record]) -> list[BarRow]:
     """The bars whose runs are among the records."""
     references, long_runs = _runs(records)
     return [
-        _row(measure, graph, workload)
+        _row(measure, graph, run)
         for measure in _MEASURES
         for graph in measure.graphs
-        if (workload := (long_runs if measure.long_run else references).get(graph))
+        for run in (long_runs if measure.long_run else references)[graph]
     ]
 
 
@@ -173,23 +175,33 @@ def missing_bars(records: Sequence[Record]) -> str:
     missing = [
         f"{what} in {' and '.join(graphs)} (defined for a run of {WORKLOAD} with {needed})"
         for what, found, needed in needs
-        if (graphs := [graph for graph in GRAPHS if graph not in found])
+        if (graphs := [graph for graph in GRAPHS if not found[graph]])
     ]
     return f"Bars not shown, for their runs are not here: {'; '.join(missing)}." if missing else ""
 
 
-def _runs(records: Sequence[Record]) -> tuple[dict[str, WorkloadResult], dict[str, WorkloadResult]]:
-    """By graph: the first reference, and the longest of the long runs."""
-    runs = [run for record in records for run in record.workloads if run.name == WORKLOAD]
-    references: dict[str, WorkloadResult] = {}
-    long_runs: dict[str, WorkloadResult] = {}
+class _Run(NamedTuple):
+    workload: WorkloadResult
+    durability: str
+
+
+_Runs = dict[str, list[_Run]]
+
+
+def _runs(records: Sequence[Record]) -> tuple[_Runs, _Runs]:
+    """By graph: the first reference, and the longest of the long runs of each durability."""
+    runs = [_Run(workload, record.options["durability"]) for record in records for workload in record.workloads]
+    references, long_runs = _Runs(), _Runs()
     for graph in GRAPHS:
-        for run in runs:
-            targets = _targets(run, graph)
-            if run.turns >= REFERENCE_TURNS and {OURS, STOCK} <= targets:
-                references.setdefault(graph, run)
-            if run.turns >= LONG_RUN_TURNS and OURS in targets:
-                long_runs[graph] = max(long_runs.get(graph, run), run, key=lambda each: each.turns)
+        of_graph = [run for run in runs if run.workload.name == WORKLOAD and OURS in _targets(run.workload, graph)]
+        references[graph] = [
+            run for run in of_graph if run.workload.turns >= REFERENCE_TURNS and STOCK in _targets(run.workload, graph)
+        ][:1]
+        longest: dict[str, _Run] = {}
+        for run in sorted(of_graph, key=lambda run: run.workload.turns, reverse=True):
+            if run.workload.turns >= LONG_RUN_TURNS:
+                longest.setdefault(run.durability, run)
+        long_runs[graph] = [*longest.values()]
     return references, long_runs
 
 
@@ -198,12 +210,15 @@ def _targets(workload: WorkloadResult, graph: str) -> set[str]:
     return {cell.target for cell in workload.cells if cell.graph == graph and cell.figures}
 
 
-def _row(measure: _Measure, graph: str, workload: WorkloadResult) -> BarRow:
+def _row(measure: _Measure, graph: str, of_run: _Run) -> BarRow:
+    workload = of_run.workload
     values = {target: _value(measure, workload, target, graph) for target in (OURS, STOCK, FLOOR)}
     stock = values[STOCK]
     if measure.stock_over_target is not None:
         values = {target: _ratio(stock, value, measure) for target, value in values.items()}
     run = f"{workload.name}, {workload.turns:,} turns"
+    if of_run.durability != USUAL_DURABILITY:
+        run += f", durability {of_run.durability}"
     return BarRow(measure.name, graph, measure.bar, measure.at_least, measure.best, values, run)
 
 

@@ -256,6 +256,15 @@ def test_growth_bars_come_from_the_long_run(record: Record):
     assert growth.values["deltastore"] == pytest.approx(1.5)
     put = next(row for row in rows if row.measure.startswith("put p50"))
     assert put.values["deltastore"] == pytest.approx(2.0)
+    assert put.run == "agent, 5,000 turns"
+
+
+def test_growth_bars_stand_once_for_each_durability(record: Record):
+    long_run = with_turns(record, 5_000)
+    waiting = dataclasses.replace(long_run, options={**long_run.options, "durability": "sync"})
+    rows = bar_rows([waiting, long_run, with_turns(record, 6_000)])
+    runs = [row.run for row in rows if row.measure.startswith("put p50")]
+    assert runs == ["agent, 6,000 turns", "agent, 5,000 turns, durability sync"]
 
 
 def stretched(cell: CellResult) -> CellResult:
