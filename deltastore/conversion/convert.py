@@ -35,6 +35,7 @@ from deltastore.core.identifiers import shown_namespace, unpack_checkpoint_id
 from deltastore.core.memo import Memo, Memos
 from deltastore.core.model import ThreadRef
 from deltastore.core.pieces import PieceList
+from deltastore.core.remembered import Elements
 from deltastore.core.templates import Templates
 from deltastore.errors import InvalidConfigError
 from deltastore.loaded import ChannelHistory, ItemReader, Loaded
@@ -87,12 +88,12 @@ def put_of(
     memo = memos.of(thread.key, namespace, codec.serializer)
     channel_values = checkpoint.get("channel_values", {})
     named = [validate.name(channel, "channel name") for channel in new_versions]
-    values = {}
-    for channel in named:
-        if channel in channel_values:
-            recall = memo.recall(channel)
-            values[channel] = codec.encode(channel_values[channel], f"{where}: state.{channel}", recall)
-            memo.replace(channel, recall.kept)
+    recalls = {channel: memo.recall(channel) for channel in named if channel in channel_values}
+    values = {
+        channel: codec.encode(channel_values[channel], f"{where}: state.{channel}", recall)
+        for channel, recall in recalls.items()
+    }
+    memo.replace(recalls)
     volatile, rest = metadatas.split(get_checkpoint_metadata(config, metadata))
     shared = _shared(codec, rest, memo, where)
     put = Put(
@@ -226,14 +227,13 @@ def remember_loaded(memo: Memo, loaded: Loaded, values: Mapping[str, Any]) -> No
     Only elements are remembered, never the containers, and only until they change: see `core/remembered.py`. A first
     load keeps no templates, so there is nothing to look for.
     """
-    if not memo.values.size_bytes:
-        return
-    for channel, value in loaded.state.values.items():
-        handed = values[channel]
+    channels = {}
+    for channel, value in loaded.state.values.items() if memo.values.size_bytes else ():
         if value.kind in (ValueKind.LIST, ValueKind.DICT):
-            elements = handed if value.kind == ValueKind.LIST else handed.values()
-            remembered = map(memo.values.remembered, elements, loaded.items.read(value.pieces))
-            memo.replace(channel, [each for each in remembered if each is not None])
+            elements = [*(values[channel] if value.kind == ValueKind.LIST else values[channel].values())]
+            items = loaded.items.read(value.pieces)
+            channels[channel] = Elements.of(elements, memo.values.find(items), items)
+    memo.begin(channels)
 
 
 def metadata_of(codec: Codec, volatile: list[Any], shared: bytes, where: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ In import order, each module using only those before it:
 
     model, strings, identifiers     records and ids
     compress, frame                 sealed payloads
-    memo, codec                     values to items and back
+    imprint, memo, codec            values to items and back
     pieces, header, writes, state   what a checkpoint is made of
     metadata, containment           metadata, and searching it
     payload                         documents of rows

@@ -145,7 +145,7 @@ class Codec:
                 item = self._element(value, f"{where}[{position!r}]")
                 mark = digest(item)
                 if recall is not None:
-                    recall.keep(noted, item, mark)
+                    recall.keep(value, noted, item, mark)
             else:
                 item, mark = found.item, found.mark()
             items.append(item)

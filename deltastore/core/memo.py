@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deltastore.core.metadata import Shared
-from deltastore.core.remembered import OBJECT_FACTOR, Recall, Remembered
-from deltastore.core.templates import Templates
+from deltastore.core.remembered import Elements, Recall
+from deltastore.core.templates import OBJECT_FACTOR, Templates
 
-RECENT_MAX = 64
-"""Elements of writes that are remembered at least; at most twice as many, and those of one write."""
+RECENT_MAX = 256
+"""Elements of writes that are remembered at most, besides those of the last write."""
 MEMO_BYTES = 256
 """About what an empty memo takes, before the factor."""
 CALLS_PER_TRIM = 32
@@ -21,8 +21,10 @@ CALLS_PER_TRIM = 32
 class Memo:
     """Remembered objects of one namespace of one thread.
 
-    For each channel, those of the value that was encoded or decoded last; and the most recent ones of writes, which
-    usually appear in a channel one step later. Every change replaces a dict as a whole, so threads may share a memo.
+    For each channel, those of the value that was encoded or decoded last; and those of the writes since the last
+    checkpoint, which usually appear in a channel of the next one. What a run had is forgotten when the next one loads,
+    so that a thread at rest keeps few objects alive: the garbage collector looks at all of them, now and then. Every
+    change replaces a value as a whole, so threads may share a memo.
 
     Attributes:
         serializer: What they were encoded with. Savers share memos with their copies, which may have another one.
@@ -35,37 +37,35 @@ class Memo:
     values: Templates = field(default_factory=Templates)
     histories: Templates = field(default_factory=Templates)
     shared: Shared | None = None
-    _channels: dict[str, Mapping[int, Remembered]] = field(default_factory=dict)
-    _recent: tuple[Mapping[int, Remembered], Mapping[int, Remembered]] = ({}, {})
-    _recent_bytes: tuple[int, int] = (0, 0)
-    _sizes: dict[str, int] = field(default_factory=dict)
+    _channels: Mapping[str, Elements] = field(default_factory=dict)
+    _recent: Elements = field(default_factory=Elements)
 
     def recall(self, channel: str) -> Recall:
         """For encoding a value of the channel, or of a write to it."""
-        return Recall((self._channels.get(channel, {}), *self._recent))
-
-    def replace(self, channel: str, kept: Iterable[Remembered]) -> None:
-        """Remembers the elements of a channel's value, and forgets those of the one before."""
-        elements = {id(each.value): each for each in kept}
-        self._channels = {**self._channels, channel: elements}
-        self._sizes = {**self._sizes, channel: sum([len(each.item) for each in elements.values()])}
+        elements = self._channels.get(channel)
+        recent = self._recent.imprints
+        return Recall((recent,) if elements is None else (elements.imprints, recent))
 
     def add(self, recall: Recall) -> None:
-        """Remembers elements of a write for a while."""
-        if not recall.kept:
-            return
-        newer, older = self._recent
-        newer_bytes, older_bytes = self._recent_bytes
-        if len(newer) >= RECENT_MAX:
-            newer, older, newer_bytes, older_bytes = {}, newer, 0, newer_bytes
-        self._recent = {**newer, **{id(each.value): each for each in recall.kept}}, older
-        self._recent_bytes = newer_bytes + sum(len(each.item) for each in recall.kept), older_bytes
+        """Remembers elements of a write until the next checkpoint."""
+        if recall.objects:
+            recent, new = self._recent, recall.elements()
+            self._recent = recent.joined(new) if len(recent.objects) < RECENT_MAX else new
+
+    def replace(self, recalls: Mapping[str, Recall]) -> None:
+        """Remembers the elements of a checkpoint's channels, and forgets those that these channels had before."""
+        self._channels = {**self._channels, **{channel: recall.elements() for channel, recall in recalls.items()}}
+        self._recent = Elements()
+
+    def begin(self, channels: Mapping[str, Elements]) -> None:
+        """Remembers the elements of a state that was just loaded, and nothing from before."""
+        self._channels, self._recent = channels, Elements()
 
     @property
     def size_bytes(self) -> int:
         """About how much memory it takes: items and objects."""
-        elements_bytes = OBJECT_FACTOR * (MEMO_BYTES + sum(self._sizes.values()) + sum(self._recent_bytes))
-        return elements_bytes + self.values.size_bytes + self.histories.size_bytes
+        elements_bytes = sum([each.size_bytes for each in self._channels.values()], self._recent.size_bytes)
+        return OBJECT_FACTOR * (MEMO_BYTES + elements_bytes) + self.values.size_bytes + self.histories.size_bytes
 
 
 class Memos:

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from deltastore.core.remembered import MARSHAL_VERSION, is_plain
+from deltastore.core.imprint import MARSHAL_VERSION, is_plain
 
 SOURCES = ("input", "loop", "update", "fork")
 COUNTERS = "counters_since_delta_snapshot"

@@ -12,8 +12,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from deltastore.conversion.convert import codec_of
 from deltastore.core.codec import Codec
-from deltastore.core.memo import Memo, Memos
-from deltastore.core.remembered import remember
+from deltastore.core.imprint import imprint
+from deltastore.core.memo import RECENT_MAX, Memo, Memos
+from deltastore.core.remembered import Elements
 from deltastore.langgraph.serializer import LoadedTypesSerializer
 
 
@@ -53,11 +54,11 @@ MUTATIONS: dict[str, Any] = {
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_is_seen(name: str) -> None:
     value = message()
-    remembered = remember(value, b"\x00item")
+    remembered = imprint(value, b"\x00item")
     assert remembered is not None
-    assert remembered.is_unchanged()
+    assert remembered.is_of(value)
     MUTATIONS[name](value)
-    assert not remembered.is_unchanged()
+    assert not remembered.is_of(value)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_unchanged_values_are_recalled_without_encoding(value: Any) -> None:
     memo = Memo(None)
     first = memo.recall("c")
     encoded = codec().encode([value], "w", first)
-    memo.replace("c", first.kept)
+    memo.replace({"c": first})
 
     class Refusing:
         def dumps_typed(self, _: Any) -> Any:
@@ -90,20 +91,20 @@ def test_unchanged_values_are_recalled_without_encoding(value: Any) -> None:
     ],
 )
 def test_the_order_and_the_types_of_keys_count(before: dict[Any, Any], after: dict[Any, Any]) -> None:
-    remembered = remember(before, b"\x00item")
+    remembered = imprint(before, b"\x00item")
     assert remembered is not None
     assert before == after
     changed = dict(after)
     before.clear()
     before.update(changed)
-    assert not remembered.is_unchanged()
+    assert not remembered.is_of(before)
 
 
 def test_an_equal_but_other_object_is_encoded_again() -> None:
     memo, value = Memo(None), message()
     recall = memo.recall("c")
     codec().encode([value], "w", recall)
-    memo.replace("c", recall.kept)
+    memo.replace({"c": recall})
     assert memo.recall("c").find(copy.deepcopy(value)) is None
 
 
@@ -111,12 +112,52 @@ def test_what_holds_an_array_is_not_remembered() -> None:
     numpy = pytest.importorskip("numpy")
     value = ToolMessage("x", tool_call_id="1", artifact=numpy.zeros((2, 3)))
     item = codec().encode([value], "w").items[0]
-    assert remember(value, item) is None
+    assert imprint(value, item) is None
 
 
-@pytest.mark.parametrize("value", [1, 1.5, None, True, b"x", (1, 2), {1, 2}, object(), bytearray(b"x")])
+@pytest.mark.parametrize("value", [1, 1.5, None, True, b"x", (1, 2), {1, 2}, bytearray(b"x")])
 def test_other_kinds_are_not_remembered(value: Any) -> None:
-    assert remember(value, b"\x00item") is None
+    recall = Memo(None).recall("c")
+    codec().encode([value], "w", recall)
+    assert recall.objects == []
+
+
+def found(memo: Memo, value: Any) -> bool:
+    return memo.recall("c").find(value) is not None
+
+
+def written(memo: Memo, value: Any) -> None:
+    recall = memo.recall("c")
+    codec().encode([value], "w", recall)
+    memo.add(recall)
+
+
+def test_elements_of_writes_are_remembered_until_the_next_checkpoint() -> None:
+    memo, value = Memo(None), message()
+    written(memo, value)
+    assert found(memo, value)
+    memo.replace({"other": memo.recall("other")})
+    assert not found(memo, value)
+    assert memo.size_bytes == Memo(None).size_bytes
+
+
+def test_many_elements_of_writes_are_not_remembered() -> None:
+    memo, values = Memo(None), [f"text {number}" for number in range(3 * RECENT_MAX)]
+    for value in values:
+        written(memo, value)
+        assert found(memo, value)
+    assert sum(found(memo, value) for value in values) <= RECENT_MAX
+
+
+def test_what_a_run_had_is_forgotten_when_the_next_one_loads() -> None:
+    memo, before, written_before, loaded = Memo(None), message(), message(), message()
+    recall = memo.recall("c")
+    codec().encode([before], "w", recall)
+    memo.replace({"c": recall})
+    written(memo, written_before)
+    items = codec().encode([loaded], "w").items
+    memo.begin({"c": Elements.of([loaded], [imprint(loaded, items[0])], items)})
+    assert [found(memo, value) for value in (before, written_before, loaded)] == [False, False, True]
 
 
 json = st.recursive(
@@ -135,11 +176,11 @@ def test_contents_that_encode_differently_are_never_taken_for_the_same(
 ) -> None:
     value = copy.deepcopy(before)
     [item] = codec().encode([value], "w").items
-    remembered = remember(value, item)
+    remembered = imprint(value, item)
     assert remembered is not None
     value.clear()
     value.update(copy.deepcopy(after))
-    if remembered.is_unchanged():
+    if remembered.is_of(value):
         assert codec().encode([value], "w").items == [item]
 
 
@@ -150,7 +191,7 @@ def test_memos_are_bounded() -> None:
         memo = memos.of(bytes([number]), "", None)
         recall = memo.recall("c")
         codec().encode(["x" * 100 + str(number)], "w", recall)
-        memo.replace("c", recall.kept)
+        memo.replace({"c": recall})
     assert sum(memos.of(bytes([number]), "", None).size_bytes > empty for number in range(64)) <= 3
 
 
@@ -167,33 +208,33 @@ BUFFERS = [b"text", bytearray(b"text"), memoryview(b"text")]
 @pytest.mark.parametrize("value", [[b"text"], {"a": [b"text"]}, [1, {"b": b"text"}], [bytearray(b"x")]])
 def test_what_holds_bytes_is_not_remembered(value: Any) -> None:
     """An array in place of bytes would look the same to `marshal`."""
-    assert remember(value, b"\x00item") is None
+    assert imprint(value, b"\x00item") is None
 
 
 @pytest.mark.parametrize("other", BUFFERS)
 def test_a_buffer_in_place_of_anything_plain_is_seen(other: Any) -> None:
     for before in ("text", 1, None, 1.5, [1], "\x00"):
         value: list[Any] = [before]
-        remembered = remember(value, b"\x00item")
+        remembered = imprint(value, b"\x00item")
         assert remembered is not None
         value[0] = other
-        assert not remembered.is_unchanged()
+        assert not remembered.is_of(value)
 
 
 def test_a_comparison_that_raises_is_a_change() -> None:
     value: dict[str, Any] = {"a": 1}
-    remembered = remember(value, b"\x00item")
+    remembered = imprint(value, b"\x00item")
     assert remembered is not None
     value["a"] = Raising()
-    assert not remembered.is_unchanged()
+    assert not remembered.is_of(value)
 
 
 def test_another_class_is_a_change() -> None:
     value: Any = HumanMessage("hi")
-    remembered = remember(value, b"\x00item")
+    remembered = imprint(value, b"\x00item")
     assert remembered is not None
     value.__class__ = AIMessage
-    assert not remembered.is_unchanged()
+    assert not remembered.is_of(value)
 
 
 def test_a_class_that_cannot_be_hashed_is_no_message() -> None:
@@ -203,4 +244,4 @@ def test_a_class_that_cannot_be_hashed_is_no_message() -> None:
     class Unhashable(dict[str, Any], metaclass=Meta):
         pass
 
-    assert remember(Unhashable(), b"\x00item") is None
+    assert imprint(Unhashable(), b"\x00item") is None

@@ -16,7 +16,8 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from pydantic import BaseModel
 
 from deltastore.conversion.convert import codec_of
-from deltastore.core.templates import DEPTH_MAX, Templates
+from deltastore.core.imprint import DEPTH_MAX
+from deltastore.core.templates import Templates
 from deltastore.langgraph.serializer import LoadedTypesSerializer
 from tests.support.exact import exact
 
@@ -62,6 +63,11 @@ KEPT = [
     UUID(int=5),
     datetime(2026, 1, 2, tzinfo=UTC),
     [1, [2, {"a": [None]}]],
+    [(1, [2]), ()],
+    [],
+    {},
+    {"long": "x" * 5000, "deep": [{"a": None}], "short": "y"},
+    {True: "x" * 5000, 2.5: 2.0, None: [], (1, 2): "key"},
     {"a": {"b": [1, 2]}, "c": []},
     message(),
     HumanMessage("hi", name="ada", additional_kwargs={"x": [1]}),
@@ -136,7 +142,15 @@ def _deep() -> list[Any]:
 
 @pytest.mark.parametrize(
     "value",
-    [{1, 2}, np.zeros(3), {"a": np.zeros(2)}, {(1, 2): "key"}, _deep()],
+    [
+        {1, 2},
+        np.zeros(3),
+        [b"bytes"],
+        {"at": datetime(2026, 1, 2, tzinfo=UTC)},
+        ToolMessage("x", tool_call_id="1", artifact=UUID(int=1)),
+        {"a": np.zeros(2)},
+        _deep(),
+    ],
     ids=lambda v: type(v).__name__,
 )
 def test_other_kinds_are_decoded_each_time(value: Any) -> None:
