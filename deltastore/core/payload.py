@@ -16,9 +16,8 @@ A payload is sealed together with the row's own identity, so that bytes which en
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import ormsgpack
 
@@ -44,8 +43,7 @@ DELTA, ANCHOR = 0, 1
 NO_BASE, VALUE_BASE, SEED_BASE = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelEdit:
+class ChannelEdit(NamedTuple):
     """How one channel gets its value from the parent's.
 
     Attributes:
@@ -61,8 +59,7 @@ class ChannelEdit:
     script: Script
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """What a checkpoint changed against its parent."""
 
     header: list[Any]
@@ -71,8 +68,7 @@ class Delta:
     consumed: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(NamedTuple):
     """A checkpoint in full."""
 
     header: Header
@@ -80,8 +76,7 @@ class Anchor:
     histories: dict[str, History]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointPayload:
+class CheckpointPayload(NamedTuple):
     """A checkpoint row's payload: the changing part of its metadata, and a delta or an anchor."""
 
     volatile: list[Any]
@@ -189,11 +184,11 @@ def _unpack_document(document: list[Any], segments: Sequence[int], pages: Mappin
 
     if tag == DELTA:
         consumed, header, dropped, sets = document[2:]
-        edits = tuple(
+        edits = [
             ChannelEdit(channel, kind, base, _unpack_script(script, own_segment))
             for channel, kind, base, *script in sets
-        )
-        return CheckpointPayload(volatile, Delta(header, tuple(dropped), edits, tuple(accumulate(consumed))))
+        ]
+        return CheckpointPayload(volatile, Delta(header, tuple(dropped), tuple(edits), tuple(accumulate(consumed))))
     if tag != ANCHOR:
         raise ValueError(f"tag {tag}")
     header = headers.unpack(document[3])
@@ -327,19 +322,19 @@ def unpack_writes(segment_id: int, plain: bytes) -> OpenSegment:
     try:
         task, task_path, packed, _ = document
         task_id = unpack_uuid(task) if isinstance(task, bytes) else task
-        writes = tuple(
+        writes = [
             Write(task_id, task_path, index, channel, kind, _unpack_pieces(columns, lambda: segment_id))
             for index, channel, kind, *columns in packed
-        )
+        ]
     except (TypeError, ValueError) as error:
         raise CorruptPayloadError("a segment of writes has an unknown form", detail=repr(error)) from error
-    return OpenSegment(segment_id, _items(document, 3), writes)
+    return OpenSegment(segment_id, _items(document, 3), tuple(writes))
 
 
 def _items(document: Any, position: int) -> tuple[bytes, ...]:
     if not isinstance(document, list) or len(document) <= position or not isinstance(document[position], list):
         raise CorruptPayloadError("a segment has an unknown form")
     items = tuple(document[position])
-    if not all(isinstance(item, bytes) and item for item in items):
+    if not all(items) or set(map(type, items)) - {bytes}:
         raise CorruptPayloadError("a segment holds something that is not an item")
     return items

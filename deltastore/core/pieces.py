@@ -22,7 +22,6 @@ Locations below zero are not assigned yet: they name an item of a segment that i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from deltastore.core.model import ITEM_BITS, Location, index_of, location, segment_of
@@ -50,12 +49,11 @@ def not_at_hand(_: int) -> None:
     """The `ItemOf` of who has no items."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageSpan:
+class PageSpan(NamedTuple):
     """A run of a piece list that is stored as a page. A negative id, `-1 - n`, is the n-th page still to be written."""
 
     start: int
-    count: int
+    count: int  # type: ignore[assignment]  # a span is never searched as a tuple
     segment_id: int
 
 
@@ -71,20 +69,18 @@ class PieceList(NamedTuple):
         return {place >> ITEM_BITS for place in self.places if isinstance(place, int)}
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One step of a script: copy `count` pieces from `start` of the base, or (start None) insert `pieces`."""
 
     start: int | None
-    count: int
+    count: int  # type: ignore[assignment]  # nor is a run
     pieces: PieceList | None = None
 
 
 Script = list[Run]
 
 
-@dataclass(frozen=True, slots=True)
-class NewPage:
+class NewPage(NamedTuple):
     """A page to write: its pieces, and the items that it holds itself (`own`)."""
 
     pieces: PieceList
@@ -145,17 +141,17 @@ def edit(base: PieceList | None, script: Script) -> PieceList:
         if source is None or start < 0 or run.count < 0 or start + run.count > len(source.places):
             raise ValueError(f"a run of {run.count} pieces from {start} lies outside of its base")
         if run.start is not None:
-            shift = len(places) - start
-            pages += [
-                PageSpan(page.start + shift, page.count, page.segment_id)
-                for page in source.pages
-                if start <= page.start and page.start + page.count <= start + run.count
-            ]
+            inside = [each for each in source.pages if start <= each[0] and each[0] + each[1] <= start + run.count]
+            pages += _moved(inside, len(places) - start)
         places += source.places[start : start + run.count]
         if source.keys is not None:
             keyed = True
             keys += source.keys[start : start + run.count]
     return PieceList(places, keys if keyed else None, tuple(pages))
+
+
+def _moved(pages: list[PageSpan], shift: int) -> list[PageSpan]:
+    return [PageSpan(start + shift, count, segment_id) for start, count, segment_id in pages] if shift else pages
 
 
 def paginate(pieces: PieceList, first_page: int, item_of: ItemOf) -> tuple[PieceList, list[NewPage]]:
@@ -272,9 +268,13 @@ def pack_places(places: Sequence[Location]) -> list[list[Any]]:
 
 def unpack_places(columns: Sequence[Any], own_segment: Callable[[], int]) -> list[Location]:
     """The inverse of `pack_places`; `own_segment` gives the id that False stands for."""
+    steps, indexes = columns[0], columns[1]
+    if not any(steps) and set(map(type, steps)) == {bool} and len(steps) == len(indexes):
+        first = own_segment() << ITEM_BITS
+        return [first | index for index in indexes]
     places: list[Location] = []
     previous = 0
-    for step, index in zip(columns[0], columns[1], strict=True):
+    for step, index in zip(steps, indexes, strict=True):
         if step is None:
             places.append(index)
         elif step is False:
