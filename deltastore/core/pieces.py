@@ -10,11 +10,14 @@ script names positions only, so it stays valid wherever the base's items are kep
 
 **Pages** keep anchors small and loads short. An anchor says where every item is; written out flat, that would cost
 three bytes for each item again and again, and a thread of N steps would grow with N². And a load would have to open one
-small segment for each message ever written. So whenever `PAGE_PIECES` pieces lie outside of pages, they are written
-once as a page: a segment that lists their locations and holds a copy of every item that is not large. From then on the
-list refers to the copies, and later anchors name the page. Every item is copied at most once, compressed together with
-its neighbours. A piece list remembers which of its runs are pages; copying a run keeps the pages that lie wholly inside
-it. Items kept inline count against `PAGE_INLINE_BYTES` too, so that a tail of small items isn't copied by every anchor.
+small segment for each message ever written. So when enough pieces lie outside of pages, they are written once as a
+page: a segment that lists their locations and holds a copy of every item that is not large. From then on the list
+refers to the copies, and later anchors name the page. Every item is copied at most once, compressed together with its
+neighbours. A piece list remembers which of its runs are pages; copying a run keeps the pages that lie wholly inside it.
+Items kept inline count against `PAGE_INLINE_BYTES` too, so that a tail of small items isn't copied by every anchor.
+
+How many are enough grows with the list, from `PAGE_PIECES_MIN` to `PAGE_PIECES`: what lies outside of pages costs a
+load a second statement, but each page costs every later anchor its name.
 
 Locations below zero are not assigned yet: they name an item of a segment that is being written (`own`).
 """
@@ -27,6 +30,9 @@ from typing import Any, NamedTuple
 from deltastore.core.model import ITEM_BITS, Location, index_of, location, segment_of
 
 PAGE_PIECES = 128
+PAGE_PIECES_MIN = 32
+LIST_PER_PAGE = 64
+"""Pages of a list have about this part of its pieces, between the bounds."""
 PAGE_INLINE_BYTES = 4096
 PAGE_ITEM_BYTES_MAX = 16 * 1024
 """Larger items stay where they are: opening one segment for each costs little against reading it."""
@@ -172,11 +178,12 @@ def paginate(pieces: PieceList, first_page: int, item_of: ItemOf) -> tuple[Piece
     spans: list[PageSpan] = []
     new: list[NewPage] = []
     places = list(pieces.places)
+    enough = min(max(len(places) // LIST_PER_PAGE, PAGE_PIECES_MIN), PAGE_PIECES)
     for start, end, page in stretches(pieces):
         if page is not None:
             spans.append(page)
             continue
-        for cut_start, cut_end in _cuts(pieces.places, start, end):
+        for cut_start, cut_end in _cuts(pieces.places, start, end, enough):
             number = first_page + len(new)
             keys = None if pieces.keys is None else pieces.keys[cut_start:cut_end]
             inside, items = _copied(pieces.places[cut_start:cut_end], item_of)
@@ -214,17 +221,22 @@ def stretches(pieces: PieceList) -> Iterator[tuple[int, int, PageSpan | None]]:
         yield at, len(pieces.places), None
 
 
-def _cuts(places: list[Location], start: int, end: int) -> Iterator[tuple[int, int]]:
+def _cuts(places: list[Location], start: int, end: int, enough: int) -> Iterator[tuple[int, int]]:
+    """Runs of stored pieces that are to become pages: whole stretches, or parts of long ones."""
     inline_bytes = 0
     for at in range(start, end):
         place = places[at]
         if isinstance(place, bytes):
             inline_bytes += len(place)
         elif place < 0:
+            if at - start >= enough:
+                yield start, at
             start, inline_bytes = at + 1, 0
         if at + 1 - start >= PAGE_PIECES or inline_bytes >= PAGE_INLINE_BYTES:
             yield start, at + 1
             start, inline_bytes = at + 1, 0
+    if end - start >= enough:
+        yield start, end
 
 
 def settle(pieces: PieceList, values_segment: int | None, page_ids: Sequence[int]) -> PieceList:

@@ -77,8 +77,8 @@ def text(number: int) -> str:
     return f"{number} " + "x" * 2000
 
 
-async def put(saver: DeltaSaver, parent: Any, number: int, *, run_id: str = "r1") -> Any:
-    values = {"log": [text(each) for each in range(number)]}
+async def put(saver: DeltaSaver, parent: Any, number: int, *, run_id: str = "r1", elements: int | None = None) -> Any:
+    values = {"log": [text(each) for each in range(elements or number)]}
     return await saver.aput(parent, checkpoint(number, values), {"source": "loop", "run_id": run_id}, {"log": number})
 
 
@@ -98,6 +98,12 @@ async def ordinary(watched: Watched) -> None:
     saver = watched.saver
     await watch("`get_tuple`", saver.aget_tuple(thread("a")))
     await watch("`get_tuple`, items known to the process", saver.aget_tuple(thread("a")))
+    few = thread("few")
+    for number in range(1, 75):
+        few = await put(saver, few, number, elements=min(number, 20))
+    await watched.restart()
+    saver = watched.saver
+    await watch("`get_tuple`, items in older small segments", saver.aget_tuple(few))
     before = (await saver.aget_tuple(head)).parent_config  # type: ignore[union-attr]
     await saver.aget_tuple(before)  # type: ignore[arg-type]
     await watch("`put` again, the same checkpoint", put(saver, before, 74))

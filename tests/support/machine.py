@@ -135,7 +135,7 @@ class SaverMachine(RuleBasedStateMachine):
         self.touched: set[str] = set()
         self.calls: Counter[Place] = Counter()
         self.torn: set[Place] = set()
-        self.page_pieces, self.early_seconds = pieces.PAGE_PIECES, writing.EARLY_SECONDS_MAX
+        self.page_pieces, self.early_seconds = (pieces.PAGE_PIECES_MIN, pieces.PAGE_PIECES), writing.EARLY_SECONDS_MAX
         self.pack_bytes = packing.PACK_BYTES, packing.PACK_BYTES_MAX
         writing.EARLY_SECONDS_MAX = 0.0
 
@@ -150,13 +150,18 @@ class SaverMachine(RuleBasedStateMachine):
         snapshot_frequency=st.sampled_from([1, 2, 3, 5, 8]),
         inline_bytes=st.sampled_from([0, 20, 1024]),
         cache_bytes=st.sampled_from([0, 5_000, 10**8]),
-        page_pieces=st.sampled_from([2, 3, 256]),
+        page_pieces=st.sampled_from([(2, 2), (3, 3), (2, 3), (32, 256)]),
         pack_bytes=st.sampled_from([200, 1000, 2**22]),
     )
     def begin(
-        self, snapshot_frequency: int, inline_bytes: int, cache_bytes: int, page_pieces: int, pack_bytes: int
+        self,
+        snapshot_frequency: int,
+        inline_bytes: int,
+        cache_bytes: int,
+        page_pieces: tuple[int, int],
+        pack_bytes: int,
     ) -> None:
-        pieces.PAGE_PIECES = page_pieces
+        pieces.PAGE_PIECES_MIN, pieces.PAGE_PIECES = page_pieces
         packing.PACK_BYTES, packing.PACK_BYTES_MAX = pack_bytes, pack_bytes * 3 // 2
         self.options = EngineOptions(snapshot_frequency, inline_bytes, cache_bytes, IGNORED_CHANNELS)
         self.storage = self.run(self.open_storage())
@@ -289,7 +294,8 @@ class SaverMachine(RuleBasedStateMachine):
                     self._check(name, everything=True)
                 self.run(self.storage.close())
         finally:
-            pieces.PAGE_PIECES, writing.EARLY_SECONDS_MAX = self.page_pieces, self.early_seconds
+            pieces.PAGE_PIECES_MIN, pieces.PAGE_PIECES = self.page_pieces
+            writing.EARLY_SECONDS_MAX = self.early_seconds
             packing.PACK_BYTES, packing.PACK_BYTES_MAX = self.pack_bytes
             self.run(self.loop.shutdown_asyncgens())
             self.loop.close()

@@ -133,6 +133,7 @@ def test_the_state_that_a_save_leaves_is_the_one_that_a_load_rebuilds(
     expected: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deltastore.core.pieces.PAGE_PIECES", page_pieces)
+        patch.setattr("deltastore.core.pieces.PAGE_PIECES_MIN", 2)
         for step in steps:
             given_values = {name: value for name, value in step.items() if value is not ...}
             cleared = [name for name, value in step.items() if value is ...]

@@ -205,7 +205,7 @@ def test_frozen_documents_give_their_records():
 
 
 def test_a_new_page_is_named_by_its_position():
-    flat = PieceList([location(3, number) for number in range(PAGE_PIECES + 40)])
+    flat = PieceList([location(3, number) for number in range(PAGE_PIECES + 20)])
     paged, new = paginate(flat, 0, lambda place: b"item" if place % 2 else None)
     anchor = Anchor(Header({"a": 1}, {}), {"a": Value(1, paged)}, {})
     plain = pack_checkpoint(CheckpointPayload([], anchor), (7,), len(new), True)

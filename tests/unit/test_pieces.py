@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltastore.core import pieces
-from deltastore.core.model import ITEM_BITS, index_of, location, segment_of
+from deltastore.core.model import ITEM_BITS, Location, index_of, location, segment_of
 from deltastore.core.pieces import (
     PAGE_ITEM_BYTES_MAX,
     PAGE_PIECES,
+    PAGE_PIECES_MIN,
     PageSpan,
     PieceList,
     Run,
@@ -147,14 +148,15 @@ def copied(place: int) -> bytes | None:
     return b"abcdef"[index_of(place) : index_of(place) + 1] if segment_of(place) == 3 and place % 2 else None
 
 
-@given(st.lists(st.tuples(marks, st.booleans()), min_size=1, max_size=8), st.integers(1, 5))
-def test_pages_stay_right_through_any_edits(line: list[tuple[list[str], bool]], page_pieces: int):
+@given(st.lists(st.tuples(marks, st.booleans()), min_size=1, max_size=8), st.integers(1, 5), st.integers(1, 5))
+def test_pages_stay_right_through_any_edits(line: list[tuple[list[str], bool]], page_pieces: int, enough: int):
     number = {mark: location(3, at) for at, mark in enumerate("abcdef")}
     item = {place: mark.encode() for mark, place in number.items()}
     pages: dict[int, PieceList] = {}
     current, current_marks = PieceList([]), list[str]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "PAGE_PIECES", page_pieces)
+        patch.setattr(pieces, "PAGE_PIECES_MIN", enough)
         for target, anchors in line:
             script = [
                 run
@@ -178,12 +180,21 @@ def test_pages_stay_right_through_any_edits(line: list[tuple[list[str], bool]], 
 
 
 def test_long_runs_become_pages_and_short_tails_do_not():
-    flat = PieceList([location(1, n) for n in range(600)])
-    paged, new = paginate(flat, 3, not_at_hand)
     count = PAGE_PIECES
+    flat = PieceList([location(1, n) for n in range(4 * count + PAGE_PIECES_MIN - 1)])
+    paged, new = paginate(flat, 3, not_at_hand)
     assert [len(page.pieces.places) for page in new] == [count] * 4
     assert paged.pages == tuple(PageSpan(count * at, count, -4 - at) for at in range(4))
     assert paginate(settle(paged, None, [0] * 3 + [6, 7, 8, 9]), 0, not_at_hand)[1] == []
+
+
+@pytest.mark.parametrize(("total", "enough"), [(40, 32), (2048, 32), (4096, 64), (8192, 128), (50_000, 128)])
+def test_a_tail_becomes_a_page_when_it_is_long_for_its_list(total: int, enough: int):
+    for tail in (enough - 1, enough):
+        head = total - tail
+        places: list[Location] = [location(9 if n < head else 1, n) for n in range(total)]
+        _, new = paginate(PieceList(places, None, (PageSpan(0, head, 9),)), 0, not_at_hand)
+        assert [len(page.pieces.places) for page in new] == ([enough] if tail == enough else [])
 
 
 def test_a_page_holds_what_is_at_hand_and_not_large():
