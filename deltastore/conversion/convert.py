@@ -232,7 +232,7 @@ def remember_loaded(memo: Memo, loaded: Loaded, values: Mapping[str, Any]) -> No
         if value.kind in (ValueKind.LIST, ValueKind.DICT):
             elements = [*(values[channel] if value.kind == ValueKind.LIST else values[channel].values())]
             items = loaded.items.read(value.pieces)
-            channels[channel] = Elements.of(elements, memo.values.find(items), items)
+            channels[channel] = Elements.of(elements, memo.values.imprints(items), items)
     memo.begin(channels)
 
 

@@ -1,19 +1,15 @@
-"""What a value is, as bytes and strings: enough to make an equal one, and to prove that one did not change since.
+"""What a value was, as bytes and strings: enough to prove that it did not change since.
 
-A graph hands over its whole list of messages after each super-step, and each turn loads all of them again; nearly all
-are as they were. An *imprint* of an element serves both: a save need not encode an element that still equals its
-imprint, and a load makes a copy from it instead of decoding. Decoding takes about six times as long, encoding four.
+A graph hands over its whole list of messages after each super-step, and nearly all of them are as they were. Encoding
+an unchanged message costs several times as much as proving from its *imprint* that it did not change:
 
-- The exact strings among a message's fields, which cannot change, are kept as they are. So a long text exists once,
-  however many copies of its message there are, and the proof compares references only.
+- The exact strings among a message's fields, which cannot change, are kept as they are: the proof compares references.
 - Everything else is kept as `marshal` writes it: contents to any depth, with their types (1, 1.0 and True differ, and
-  so do list and tuple) and the order of the keys, at the speed of C. What it reads back is equal, new, and shares
-  nothing.
+  so do list and tuple) and the order of the keys, at the speed of C.
 - What all messages of a kind with the same fields have in common is their *shape*, which exists once.
 
-Imprints outlive turns and there is one for each message of each recently used thread. Python's garbage collector looks
-at every container in the process now and then, but not at bytes, nor at tuples of strings. That is why a value is not
-kept as an object: a message is eight containers or more, its imprint is one.
+There is an imprint for each message of each recently used thread. Python's garbage collector looks at every container
+in the process now and then, but not at bytes, nor at tuples of strings. That is why an imprint is one object.
 
 `marshal` writes everything that has a buffer (numpy arrays and numbers, `bytearray`) as plain bytes, so only what
 consists of plain values without bytes has an imprint; whatever takes the place of one of those then shows. Version 2 of
@@ -31,9 +27,9 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import compress
-from marshal import dumps, loads  # only bytes that were made here are read
+from marshal import dumps
 from operator import is_, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, cast
 from uuid import UUID
 
 from deltastore.core.digests import digest
@@ -59,24 +55,11 @@ def is_message(kind: type) -> bool:
     return type(module) is str and module.startswith(MESSAGES_MODULE)
 
 
-class Model(NamedTuple):
-    """What a message has besides its fields, as far as messages differ in it.
-
-    Attributes:
-        fields_set: The fields that were given when it was made.
-        has_extra: Whether there is a place for fields that its class does not know. It is empty.
-    """
-
-    fields_set: frozenset[str]
-    has_extra: bool
-
-
-class Slots(NamedTuple):
-    """Where pydantic keeps what a message has besides its fields."""
-
-    fields_set: Any
-    extra: Any
-    private: Any
+def fields_of(message: Any) -> dict[str, Any] | None:
+    """The fields that a message consists of, or None if it has more than fields."""
+    if message.__pydantic_private__ is not None or message.__pydantic_extra__:
+        return None
+    return cast("dict[str, Any]", message.__dict__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,30 +71,12 @@ class Shape:
         names: The fields in order.
         strings: Gives the fields that are exact strings.
         others: Gives the other fields.
-        ordered: Puts strings and others, one after the other, in the order of the names.
-        model: What else a message has; None for a dict.
-        slots: Where that is kept; None for a dict.
     """
 
     kind: Any
     names: tuple[str, ...]
     strings: Getter
     others: Getter
-    ordered: Callable[[Any], tuple[Any, ...]]
-    model: Model | None
-    slots: Slots | None
-
-    def make(self, strings: tuple[str, ...], contents: bytes) -> Any:
-        """A new value of this shape."""
-        fields = dict(zip(self.names, self.ordered(strings + loads(contents)), strict=True))  # noqa: S302
-        if self.model is None or self.slots is None:
-            return fields
-        message = object.__new__(self.kind)
-        object.__setattr__(message, "__dict__", fields)
-        self.slots.fields_set.__set__(message, set(self.model.fields_set))
-        self.slots.extra.__set__(message, {} if self.model.has_extra else None)
-        self.slots.private.__set__(message, None)
-        return message
 
 
 def _getter(names: Sequence[str]) -> Getter:
@@ -120,15 +85,10 @@ def _getter(names: Sequence[str]) -> Getter:
 
 
 @lru_cache(SHAPES_MAX)
-def _shape(kind: Any, names: tuple[str, ...], are_strings: tuple[bool, ...], model: Model | None) -> Shape:
+def _shape(kind: Any, names: tuple[str, ...], are_strings: tuple[bool, ...]) -> Shape:
     strings = list(compress(names, are_strings))
     others = [name for name, is_string in zip(names, are_strings, strict=True) if not is_string]
-    positions = {name: position for position, name in enumerate(strings + others)}
-    ordered: Any = itemgetter(*map(positions.__getitem__, names)) if len(names) > 1 else tuple
-    slots = None
-    if model is not None:
-        slots = Slots(kind.__pydantic_fields_set__, kind.__pydantic_extra__, kind.__pydantic_private__)
-    return Shape(kind, names, _getter(strings), _getter(others), ordered, model, slots)
+    return Shape(kind, names, _getter(strings), _getter(others))
 
 
 @dataclass(slots=True, eq=False)
@@ -162,7 +122,7 @@ class Imprint:
                 return dumps(value, MARSHAL_VERSION) == contents
             if type(value) is not shape.kind:
                 return False
-            fields = value if shape.model is None else value.__dict__
+            fields = value if shape.kind is dict else value.__dict__
             return (
                 tuple(fields) == shape.names
                 and all(map(is_, shape.strings(fields), self.fixed))
@@ -171,14 +131,6 @@ class Imprint:
             )
         except Exception:  # noqa: BLE001 - looking may run anybody's code
             return False
-
-    def make(self) -> Any:
-        """An equal value that shares nothing that can change."""
-        if self.contents is None:
-            return self.fixed[0]
-        if self.shape is not None:
-            return self.shape.make(self.fixed, self.contents)
-        return loads(self.contents)  # noqa: S302
 
     def mark(self) -> bytes:
         """The item's digest."""
@@ -198,21 +150,14 @@ def imprint(value: Any, item: bytes) -> Imprint | None:
 
 
 def _of_container(value: Any, kind: Any, item: bytes) -> Imprint | None:
-    model = None
-    if kind is list or kind is dict:
-        fields = value.copy()
-    elif not is_message(kind) or value.__pydantic_private__ is not None or value.__pydantic_extra__:
+    is_value = kind is list or kind is dict
+    found = value if is_value else fields_of(value) if is_message(kind) else None
+    fields: Any = None if found is None else found.copy()
+    if fields is None or not (is_value or STRING.issuperset(map(type, fields))) or not is_plain([fields]):
         return None
-    else:
-        fields = value.__dict__.copy()
-        if not STRING.issuperset(map(type, fields)):
-            return None
-        model = Model(frozenset(value.__pydantic_fields_set__), value.__pydantic_extra__ is not None)
-    if not is_plain([fields]):
-        return None
-    if model is None and not _is_long(fields):
+    if is_value and not _is_long(fields):
         return Imprint(None, (), dumps(fields, MARSHAL_VERSION), item)
-    shape = _shape(kind, tuple(fields), tuple([type(each) is str for each in fields.values()]), model)
+    shape = _shape(kind, tuple(fields), tuple([type(each) is str for each in fields.values()]))
     return Imprint(shape, shape.strings(fields), dumps(shape.others(fields), MARSHAL_VERSION), item)
 
 

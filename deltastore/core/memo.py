@@ -15,6 +15,8 @@ RECENT_MAX = 256
 MEMO_BYTES = 256
 """About what an empty memo takes, before the factor."""
 CALLS_PER_TRIM = 32
+MEMOS_PER_CALL = 4
+"""With many memos their sizes are summed up less often, so that a call pays for so many of them on average."""
 
 
 @dataclass(slots=True)
@@ -85,7 +87,8 @@ class Memos:
                 memo = Memo(serializer)
             self._memos[thread_key, namespace] = memo
             self._calls += 1
-            if self._calls % CALLS_PER_TRIM == 0:
+            if self._calls >= max(CALLS_PER_TRIM, len(self._memos) // MEMOS_PER_CALL):
+                self._calls = 0
                 self._trim()
             return memo
 

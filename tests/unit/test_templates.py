@@ -63,11 +63,9 @@ KEPT = [
     UUID(int=5),
     datetime(2026, 1, 2, tzinfo=UTC),
     [1, [2, {"a": [None]}]],
-    [(1, [2]), ()],
     [],
     {},
     {"long": "x" * 5000, "deep": [{"a": None}], "short": "y"},
-    {True: "x" * 5000, 2.5: 2.0, None: [], (1, 2): "key"},
     {"a": {"b": [1, 2]}, "c": []},
     message(),
     HumanMessage("hi", name="ada", additional_kwargs={"x": [1]}),
@@ -142,15 +140,7 @@ def _deep() -> list[Any]:
 
 @pytest.mark.parametrize(
     "value",
-    [
-        {1, 2},
-        np.zeros(3),
-        [b"bytes"],
-        {"at": datetime(2026, 1, 2, tzinfo=UTC)},
-        ToolMessage("x", tool_call_id="1", artifact=UUID(int=1)),
-        {"a": np.zeros(2)},
-        _deep(),
-    ],
+    [{1, 2}, np.zeros(3), {"a": np.zeros(2)}, {(1, 2): "key"}, _deep()],
     ids=lambda v: type(v).__name__,
 )
 def test_other_kinds_are_decoded_each_time(value: Any) -> None:
