@@ -113,11 +113,13 @@ def put_of(
 
 
 def _shared(codec: Codec, metadata: dict[str, Any], memo: Memo, where: str) -> metadatas.Shared:
-    """The shared metadata encoded: that of the last checkpoint, if it is the same."""
-    contents = metadatas.contents_of(metadata)
-    if contents is None or memo.shared is None or memo.shared.contents != contents:
-        memo.shared = metadatas.encoded(metadata, codec.encode_item(metadata, f"{where}: metadata"), contents)
-    return memo.shared
+    """The shared metadata encoded: that of the last checkpoint, if it is the same and the serializer LangGraph's."""
+    contents = metadatas.contents_of(metadata) if codec.is_msgpack else None
+    shared = memo.shared  # once: another thread may replace it
+    if contents is None or shared is None or shared.contents != contents:
+        shared = metadatas.encoded(metadata, codec.encode_item(metadata, f"{where}: metadata"), contents)
+        memo.shared = shared
+    return shared
 
 
 def _inherited(checkpoint: Checkpoint, new: Collection[str], delta_channels: frozenset[str]) -> frozenset[str]:

@@ -46,11 +46,10 @@ def place_of(config: Any) -> Place:
     settings = configurable(config)
     if "thread_id" not in settings:
         raise InvalidConfigError("the config has no thread_id", hint='pass {"configurable": {"thread_id": "..."}}')
-    named = settings.get("checkpoint_id")
     return Place(
         thread(settings["thread_id"]),
         namespace(settings.get("checkpoint_ns")),
-        None if named is None or named == "" else checkpoint_key(named),
+        _key_of(settings.get("checkpoint_id")),
     )
 
 
@@ -87,7 +86,10 @@ def namespace(value: Any) -> str:
 
 def checkpoint_key_of(config: Config) -> bytes | None:
     """The ordered key of the checkpoint that a config names, or None if it names none."""
-    value = configurable(config).get("checkpoint_id")
+    return _key_of(configurable(config).get("checkpoint_id"))
+
+
+def _key_of(value: Any) -> bytes | None:
     return None if value is None or value == "" else checkpoint_key(value)
 
 

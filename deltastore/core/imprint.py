@@ -110,13 +110,13 @@ class Imprint:
     digest: bytes = b""
 
     def is_of(self, value: Any) -> bool:
-        """Whether the object that this was made of, or for, still is what it was.
+        """Whether this is the imprint of the value as it is now, whichever object it was made of.
 
         Written for speed: it runs for every element in every save.
         """
         contents, shape = self.contents, self.shape
         if contents is None:
-            return True
+            return value is self.fixed[0]
         try:
             if shape is None:
                 return dumps(value, MARSHAL_VERSION) == contents

@@ -67,7 +67,9 @@ class Memo:
     def size_bytes(self) -> int:
         """About how much memory it takes: items and objects."""
         elements_bytes = sum([each.size_bytes for each in self._channels.values()], self._recent.size_bytes)
-        return OBJECT_FACTOR * (MEMO_BYTES + elements_bytes) + self.values.size_bytes + self.histories.size_bytes
+        shared_bytes = 0 if self.shared is None else self.shared.size_bytes
+        templates_bytes = self.values.size_bytes + self.histories.size_bytes
+        return OBJECT_FACTOR * (MEMO_BYTES + elements_bytes) + templates_bytes + shared_bytes
 
 
 class Memos:

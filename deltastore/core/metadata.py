@@ -37,6 +37,11 @@ class Shared(NamedTuple):
     document: str
     contents: bytes | None
 
+    @property
+    def size_bytes(self) -> int:
+        """About how much memory it takes."""
+        return len(self.item) + len(self.document) + len(self.contents or b"")
+
 
 def contents_of(shared: dict[str, Any]) -> bytes | None:
     """What `marshal` makes of metadata, if it takes it. Equal contents of plain metadata mean equal metadata."""

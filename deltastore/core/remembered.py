@@ -2,9 +2,11 @@
 
 A graph hands over its whole list of messages after each super-step, and nearly all of them are the same objects as
 before. Encoding an unchanged message costs several times as much as proving that it did not change: it is the *same
-object* (it is kept, so its identity cannot be reused), and it still is what its imprint says (`core/imprint.py`), to
-any depth. So in-place mutation is seen. What has no imprint is encoded each time, and so is everything if the
-serializer is not LangGraph's.
+object*, and it still is what its imprint says (`core/imprint.py`), to any depth. So in-place mutation is seen. What has
+no imprint is encoded each time, and so is everything if the serializer is not LangGraph's.
+
+An object is kept as long as its identity is a key, so that no other one has it meanwhile. Nothing wrong follows where
+that fails, as when another thread replaces what is remembered during an encoding: the imprint alone is the proof.
 """
 
 from __future__ import annotations

@@ -161,6 +161,12 @@ def test_a_key_that_only_equals_a_string_is_a_change(other: Any) -> None:
     assert not taken.is_of(value)
 
 
+@pytest.mark.parametrize("value", ["text", 1, 1.5, b"x", None])
+def test_what_cannot_change_is_proved_by_itself_only(value: Any) -> None:
+    assert of(value).is_of(value)
+    assert not of(value).is_of("other")
+
+
 def test_a_message_whose_names_are_no_strings_has_no_imprint() -> None:
     """1 and True are one key of the table of shapes."""
     value = HumanMessage("hi")

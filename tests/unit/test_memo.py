@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from deltastore.conversion.convert import codec_of
+from deltastore.conversion.convert import codec_of, put_of
+from deltastore.conversion.validate import thread
 from deltastore.core.codec import Codec
+from deltastore.core.draft import Put
 from deltastore.core.imprint import imprint
 from deltastore.core.memo import RECENT_MAX, Memo, Memos
-from deltastore.core.remembered import Elements
+from deltastore.core.remembered import Elements, Recall
 from deltastore.langgraph.serializer import LoadedTypesSerializer
 
 
@@ -108,6 +110,14 @@ def test_an_equal_but_other_object_is_encoded_again() -> None:
     assert memo.recall("c").find(copy.deepcopy(value)) is None
 
 
+@pytest.mark.parametrize("gone", ["text", [1], {"a": "x" * 2000}, message()], ids=lambda gone: type(gone).__name__)
+def test_an_object_with_the_identity_of_one_that_is_gone_is_encoded_again(gone: Any) -> None:
+    """Another thread may replace what is remembered, and let objects go, while a value is encoded."""
+    others: list[Any] = ["other", ["other"], {"a": "y" * 2000}, HumanMessage("other")]
+    recall = Recall([{id(other): imprint(gone, b"\x00gone") for other in others}])
+    assert [recall.find(other) for other in others] == [None] * 4
+
+
 def test_what_holds_an_array_is_not_remembered() -> None:
     numpy = pytest.importorskip("numpy")
     value = ToolMessage("x", tool_call_id="1", artifact=numpy.zeros((2, 3)))
@@ -158,6 +168,36 @@ def test_what_a_run_had_is_forgotten_when_the_next_one_loads() -> None:
     items = codec().encode([loaded], "w").items
     memo.begin({"c": Elements.of([loaded], [imprint(loaded, items[0])], items)})
     assert [found(memo, value) for value in (before, written_before, loaded)] == [False, False, True]
+
+
+def put(memos: Memos, codec: Codec, metadata: dict[str, Any]) -> Put:
+    """A put of the next checkpoint of a thread."""
+    checkpoint: Any = {"v": 1, "id": "1", "channel_versions": {}, "versions_seen": {}, "channel_values": {}}
+    config: Any = {"configurable": {"thread_id": "t"}}
+    return put_of(codec, config, checkpoint, cast("Any", metadata), {}, memos)[1]
+
+
+def test_metadata_that_repeats_is_encoded_once() -> None:
+    memos, one = Memos(1 << 20), codec()
+    first = put(memos, one, {"step": 1, "run_id": "a", "n": 1})
+    assert put(memos, one, {"step": 2, "run_id": "a", "n": 1}).shared is first.shared
+    changed = put(memos, one, {"step": 2, "run_id": "a", "n": True})
+    assert changed.shared == one.encode_item({"run_id": "a", "n": True}, "")
+    assert changed.document == '{"run_id": "a", "n": true}'
+
+
+def test_a_serializer_of_ones_own_is_asked_for_metadata_each_time() -> None:
+    memos, own = Memos(1 << 20), Codec(codec().serializer, is_msgpack=False, snapshot_type=tuple)
+    first, second = put(memos, own, {"run_id": "a"}), put(memos, own, {"run_id": "a"})
+    assert second.shared == first.shared
+    assert second.shared is not first.shared
+
+
+def test_metadata_counts_as_memory() -> None:
+    memos, one = Memos(1 << 20), codec()
+    before = memos.of(b"other", "", one.serializer).size_bytes
+    put(memos, one, {"user": "x" * 1000})
+    assert memos.of(thread("t").key, "", one.serializer).size_bytes >= before + 3000
 
 
 json = st.recursive(
