@@ -101,13 +101,13 @@ class CachedThread:
             self.remember_writes(key, [*known, segment])
 
     def remember_segment(self, segment: OpenSegment, marks: Sequence[bytes] = ()) -> None:
-        """Keeps an opened segment; its items are indexed now if digests are given, else when they are asked for."""
+        """Keeps an opened segment; its items are indexed now if all digests are given, else when they are asked for."""
         segment_id = segment.segment_id
         if segment_id not in self.segments:
             self.segments[segment_id] = segment
             self.items_bytes += segment.size_bytes
             if segment.items and location(segment_id, 0) not in self._marks:
-                if marks:
+                if len(marks) == len(segment.items):
                     self._note(segment_id, marks)
                 else:
                     self._to_index.append(segment_id)

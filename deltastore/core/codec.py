@@ -11,8 +11,8 @@ An *item* is one tag byte and the bytes that the serializer made. Elements of co
 inside a list of one, because serializers may treat a value at the top differently from the same value inside another
 one (`JsonPlusSerializer` keeps a top-level `bytearray` but turns a nested one to `bytes`); what comes back then equals
 what the serializer would give back for the whole container. For msgpack, the array head of that list of one is cut
-off: so an element and the same value standing alone are the same item, and a whole list is decoded in one call by
-joining its items under one array head.
+off: so an element and the same value standing alone are the same item, and hundreds are decoded in one call by joining
+them under one array head.
 
 Left out on purpose: containers inside containers are not taken apart. Measured gains were small, and every level
 costs time in each save.
@@ -222,7 +222,7 @@ class Codec:
         return None
 
     def decode(self, values: Sequence[tuple[str, EncodedValue]], templates: Templates | None = None) -> list[Any]:
-        """Puts values together again; all of them are read in one call of the serializer where it allows that.
+        """Puts values together again; `RUN_ITEMS` are read in one call of the serializer where it allows that.
 
         Args:
             values: Each with what to name in an error: the channel or the write.

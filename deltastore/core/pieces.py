@@ -12,8 +12,9 @@ script names positions only, so it stays valid wherever the base's items are kep
 three bytes for each item again and again, and a thread of N steps would grow with N². And a load would have to open one
 small segment for each message ever written. So when enough pieces lie outside of pages, they are written once as a
 page: a segment that lists their locations and holds a copy of every item that is not large. From then on the list
-refers to the copies, and later anchors name the page. Every item is copied at most once, compressed together with its
-neighbours. A piece list remembers which of its runs are pages; copying a run keeps the pages that lie wholly inside it.
+refers to the copies, and later anchors name the page. Items are copied once, compressed together with their neighbours,
+and again only where an edit breaks their page and leaves enough of it for a new one. A piece list remembers which of
+its runs are pages; copying a run keeps the pages that lie wholly inside it.
 Items kept inline count against `PAGE_INLINE_BYTES` too, so that a tail of small items isn't copied by every anchor.
 
 How many are enough grows with the list, from `PAGE_PIECES_MIN` to `PAGE_PIECES`: what lies outside of pages costs a

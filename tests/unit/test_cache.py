@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import threading
 
-from deltastore.cache import CALLS_PER_TRIM, STATES_PER_THREAD, WRITES_PER_THREAD, Cache, CachedThread
+import pytest
+
+from deltastore.cache import (
+    CALLS_PER_TRIM,
+    STATE_BYTES,
+    STATES_PER_THREAD,
+    THREADS_PER_CALL,
+    WRITES_PER_THREAD,
+    Cache,
+    CachedThread,
+)
 from deltastore.core.digests import digest
 from deltastore.core.header import Header
 from deltastore.core.model import location
@@ -45,6 +55,29 @@ def test_digests_stay_when_items_go():
     cached.remember_segment(segment(5, b"one" * 100))
     assert cached.items_bytes >= 300
     assert cached.place(digest(b"one" * 100)) == location(5, 0)
+
+
+def test_items_are_not_digested_again_where_their_digests_are_given(monkeypatch: pytest.MonkeyPatch):
+    cached = CachedThread(1)
+    cached.remember_segment(segment(5, b"one", b"two"), [b"mark of one", b"mark of two"])
+    monkeypatch.setattr("deltastore.cache.digest", None)
+    assert cached.place(b"mark of two") == location(5, 1)
+    assert cached.mark(location(5, 0)) == b"mark of one"
+
+
+def test_digests_that_are_not_those_of_all_items_do_not_count():
+    cached = CachedThread(1)
+    cached.remember_segment(segment(5, b"one", b"two"), [digest(b"one")])
+    assert cached.mark(location(5, 1)) == digest(b"two")
+
+
+def test_items_of_writes_go_with_the_segments():
+    cached = CachedThread(1)
+    stored = segment(5, b"one" * 100)
+    cached.remember_segment(stored)
+    cached.add_writes(("", b"1"), stored)
+    cached.drop_segments()
+    assert [(each.segment_id, each.items) for each in cached.writes["", b"1"]] == [(5, ())]
 
 
 def test_another_epoch_is_another_cache():
@@ -96,6 +129,19 @@ def test_the_least_recently_used_threads_go_first():
     assert cache.get(b"0") is not None
     assert cache.get(b"1") is None
     assert cache.get(b"9") is not None
+
+
+def test_many_threads_are_summed_up_less_often():
+    threads = CALLS_PER_TRIM * THREADS_PER_CALL * 2
+    cache = Cache(threads * STATE_BYTES - 1)
+    for number in range(threads):
+        cache.at_epoch(b"%d" % number, 1)
+    for _ in range(CALLS_PER_TRIM * 2 - 1):
+        cache.trim()
+    assert cache.get(b"0") is not None
+    cache.trim()
+    assert cache.get(b"1") is None
+    assert cache.get(b"0") is not None
 
 
 def test_a_thread_larger_than_the_bound_keeps_its_index_only():

@@ -219,6 +219,13 @@ def test_an_element_that_needs_pickle_does_not_make_the_others_do():
     assert codec.decode([("a", encoded)]) == [value]
 
 
+def test_values_come_back_in_order_from_several_runs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("deltastore.core.codec.RUN_ITEMS", 3)
+    codec = codec_of(JsonPlusSerializer(pickle_fallback=True))[0]
+    value = [2**80 if number % 4 == 1 else number for number in range(11)]
+    assert codec.decode([("a", codec.encode(value, "a"))]) == [value]
+
+
 def test_a_value_that_cannot_be_read_is_named():
     codec = plain_codec()
     fine = codec.encode([1, 2], "a")
@@ -232,6 +239,8 @@ def test_items_that_merge_into_each_other_are_noticed():
     codec = plain_codec()
     with pytest.raises(UnreadableValueError):
         codec.decode([("a", EncodedValue(ValueKind.LIST, [b"\x00\xa5he", b"\x00llo", b"\x00\x01"]))])
+    with pytest.raises(UnreadableValueError, match="2 items decoded to 4 tags and values"):
+        codec.decode([("a", EncodedValue(ValueKind.LIST, [b"\x00\xa2h", b"\x00\x07\x07"]))])
 
 
 def test_a_key_with_a_lone_surrogate_is_refused():
