@@ -20,6 +20,7 @@ from typing import Any
 from deltastore.cache import STATES_PER_THREAD, Cache, CachedThread
 from deltastore.core.chain import Chain, describe, grow_histories
 from deltastore.core.frame import Cipher, unseal
+from deltastore.core.metadata import delta_channels
 from deltastore.core.model import (
     ITEM_BITS,
     Chains,
@@ -254,7 +255,7 @@ class Reader:
             for value in state.values.values():
                 wanted |= value.pieces.segment_ids()
         if len(states) == 1:
-            wanted |= history_segment_ids(state.histories.values())
+            wanted |= history_segment_ids(self._likely_histories(chain, *states.items()))
         for writes in pending.values():
             for stored in writes:
                 wanted |= stored.write.pieces.segment_ids()
@@ -338,6 +339,12 @@ class Reader:
         return {
             channel: ChannelHistory(history.seed, writes[channel], reader) for channel, history in histories.items()
         }
+
+    def _likely_histories(self, chain: Chain, target: tuple[bytes, State]) -> Iterable[History]:
+        """Histories that LangGraph asks for next: of the DeltaChannels that grew since their last snapshot."""
+        checkpoint_id, state = target
+        grown = delta_channels(chain.payload(checkpoint_id).volatile)
+        return [history for channel, history in state.histories.items() if channel in grown]
 
     def _volatile(self, thread: ThreadRef, row: CheckpointRow, cipher: Cipher | None) -> list[Any]:
         try:

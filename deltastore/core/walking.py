@@ -260,11 +260,8 @@ class Walk:
             return hurt
         deltas = self._deltas.get(opened.row.namespace, set())
         for channel, history in state.histories.items():
-            found = {self.needs.bad[each] for each in self.needs.bad.keys() & history.writes.segment_ids()}
-            hurt |= found - set(
-                self.needs.missing.values()
-            )  # a load of one checkpoint opens them, whatever the channel
             if channel in deltas:
+                found = {self.needs.bad[each] for each in self.needs.bad.keys() & history.writes.segment_ids()}
                 found |= set() if history.seed is None else self.needs.faults_in(history.seed.pieces)
                 found |= self.needs.faults_of_writes(history.writes)
                 hurt |= found
