@@ -2,13 +2,14 @@
 
 So one run of a graph, with its random ids and clock, is stored by several savers alike, and all that they give back can
 be compared exactly. What is saved is copied first, because a graph goes on changing it between one saver and the next.
+Only deltastore, which comes first, gets the graph's own objects: it recognises those that it knows.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -20,7 +21,10 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
+from deltastore import DeltaSaver
 from tests.support.exact import address, exact_history, exact_tuple
+
+T = TypeVar("T")
 
 
 class TeeSaver(BaseCheckpointSaver[Any]):
@@ -30,6 +34,12 @@ class TeeSaver(BaseCheckpointSaver[Any]):
         super().__init__(serde=savers[0].serde)
         self.savers = savers
 
+    def _given(self, live: T) -> list[tuple[BaseCheckpointSaver[Any], T]]:
+        """Each saver with what it is to save, in the order in which they save."""
+        copied = copy.deepcopy(live)
+        pairs = [(saver, live if isinstance(saver, DeltaSaver) else copied) for saver in self.savers]
+        return sorted(pairs, key=lambda pair: pair[1] is copied)
+
     def put(
         self,
         config: RunnableConfig,
@@ -37,16 +47,15 @@ class TeeSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        given = copy.deepcopy((checkpoint, metadata, new_versions))
-        answers = [saver.put(config, *given) for saver in self.savers]
-        return answers[0]
+        given = self._given((checkpoint, metadata, new_versions))
+        answers = {saver: saver.put(config, *each) for saver, each in given}
+        return answers[self.savers[0]]
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        writes = copy.deepcopy(writes)
-        for saver in self.savers:
-            saver.put_writes(config, writes, task_id, task_path)
+        for saver, each in self._given(writes):
+            saver.put_writes(config, each, task_id, task_path)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self.savers[0].get_tuple(config)
@@ -66,16 +75,15 @@ class TeeSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        given = copy.deepcopy((checkpoint, metadata, new_versions))
-        answers = [await saver.aput(config, *given) for saver in self.savers]
-        return answers[0]
+        given = self._given((checkpoint, metadata, new_versions))
+        answers = {saver: await saver.aput(config, *each) for saver, each in given}
+        return answers[self.savers[0]]
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        writes = copy.deepcopy(writes)
-        for saver in self.savers:
-            await saver.aput_writes(config, writes, task_id, task_path)
+        for saver, each in self._given(writes):
+            await saver.aput_writes(config, each, task_id, task_path)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self.savers[0].aget_tuple(config)
