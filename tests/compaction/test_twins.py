@@ -35,7 +35,7 @@ def test_a_compacted_thread_gives_back_the_same(
             perform(script, Run(tee, False, "async" if round_number else "sync", delta, "thread"))
             assert saver.compact_thread("thread").status is Compaction.COMPACTED
             assert saver.compact_thread("thread").status is Compaction.UNCHANGED
-            assert assert_same_checkpoints(stock, saver) >= 1
+            assert assert_same_checkpoints(stock, saver, delta=delta) >= 1
             with DeltaSaver.from_conn_string(database_dsn, serde=serde) as fresh:
-                assert_same_checkpoints(stock, fresh)
+                assert_same_checkpoints(stock, fresh, delta=delta)
                 assert_same_listings(stock, fresh)

@@ -104,8 +104,12 @@ class TeeSaver(BaseCheckpointSaver[Any]):
         return TeeSaver(*(saver.with_allowlist(extra_allowlist) for saver in self.savers))
 
 
-def assert_same_checkpoints(expected: BaseCheckpointSaver[Any], found: BaseCheckpointSaver[Any]) -> int:
-    """Compares what two savers say of every checkpoint of all threads; returns how many there are."""
+def assert_same_checkpoints(expected: BaseCheckpointSaver[Any], found: BaseCheckpointSaver[Any], *, delta: bool) -> int:
+    """Compares what two savers say of every checkpoint of all threads; returns how many there are.
+
+    Without DeltaChannels (`delta`) LangGraph lets a put overtake writes to its parent. What comes late counts for the
+    expected histories of the child and not for those of deltastore (README, Limits), so these may lack some of them.
+    """
     listed = {address(each.config): each for each in expected.list(None)}
     ours = {address(each.config): each for each in found.list(None)}
     assert ours.keys() == listed.keys()
@@ -113,7 +117,7 @@ def assert_same_checkpoints(expected: BaseCheckpointSaver[Any], found: BaseCheck
         assert place is not None
         assert exact_tuple(ours[place]) == exact_tuple(each), place
         assert exact_tuple(found.get_tuple(config_at(place))) == exact_tuple(each), place
-        _assert_same_histories(expected, found, each)
+        _assert_same_histories(expected, found, each, may_lack=not delta)
     return len(ours)
 
 
@@ -131,14 +135,18 @@ def config_at(place: tuple[str, str, str]) -> RunnableConfig:
 
 
 def _assert_same_histories(
-    expected: BaseCheckpointSaver[Any], found: BaseCheckpointSaver[Any], each: CheckpointTuple
+    expected: BaseCheckpointSaver[Any], found: BaseCheckpointSaver[Any], each: CheckpointTuple, *, may_lack: bool
 ) -> None:
     channels = sorted(each.checkpoint["channel_versions"])
-    histories = [
+    wanted, ours = (
         exact_history(saver.get_delta_channel_history(config=each.config, channels=channels))
         for saver in (expected, found)
-    ]
-    assert histories[1] == histories[0], address(each.config)
+    )
+    if may_lack:
+        for channel, entry in ours.items():
+            all_writes = iter(wanted[channel]["writes"])
+            wanted[channel]["writes"] = [write for write in entry["writes"] if write in all_writes]
+    assert ours == wanted, address(each.config)
 
 
 def _assert_same_listings(

@@ -38,7 +38,7 @@ def test_both_savers_give_back_the_same(database_dsn: str, script: Script, delta
         for number, (is_async, durability) in enumerate(MODES):
             tee = TeeSaver(stock, saver) if (number + delta) % 2 else TeeSaver(saver, stock)
             perform(script, Run(tee, is_async, durability, delta, f"thread {number}"))
-        assert assert_same_checkpoints(stock, saver) >= 6
+        assert assert_same_checkpoints(stock, saver, delta=delta) >= 6
         assert_same_listings(stock, saver)
     with DeltaSaver.from_conn_string(database_dsn) as fresh:
-        assert_same_checkpoints(stock, fresh)
+        assert_same_checkpoints(stock, fresh, delta=delta)
