@@ -254,8 +254,8 @@ class Reader:
         for state in states.values():
             for value in state.values.values():
                 wanted |= value.pieces.segment_ids()
-        if len(states) == 1:
-            wanted |= history_segment_ids(self._likely_histories(chain, *states.items()))
+        if len(chains.targets) == 1:
+            wanted |= history_segment_ids(_likely_histories(chain, chains.targets[0]))
         for writes in pending.values():
             for stored in writes:
                 wanted |= stored.write.pieces.segment_ids()
@@ -340,12 +340,6 @@ class Reader:
             channel: ChannelHistory(history.seed, writes[channel], reader) for channel, history in histories.items()
         }
 
-    def _likely_histories(self, chain: Chain, target: tuple[bytes, State]) -> Iterable[History]:
-        """Histories that LangGraph asks for next: of the DeltaChannels that grew since their last snapshot."""
-        checkpoint_id, state = target
-        grown = delta_channels(chain.payload(checkpoint_id).volatile)
-        return [history for channel, history in state.histories.items() if channel in grown]
-
     def _volatile(self, thread: ThreadRef, row: CheckpointRow, cipher: Cipher | None) -> list[Any]:
         try:
             return unpack_volatile(unseal(row.payload, associated=checkpoint_binding(row), cipher=cipher))
@@ -359,6 +353,12 @@ class Reader:
         except StoredDataError as error:
             where = f"metadata {document.metadata_id} of thread {thread.thread_id!r}"
             raise type(error)(f"{where} cannot be read: {error.message}", detail=error.detail) from error
+
+
+def _likely_histories(chain: Chain, checkpoint_id: bytes) -> list[History]:
+    """Histories that LangGraph asks for next: of the DeltaChannels that grew since their last snapshot."""
+    grown = delta_channels(chain.payload(checkpoint_id).volatile)
+    return [history for channel, history in chain.state(checkpoint_id).histories.items() if channel in grown]
 
 
 def history_segment_ids(histories: Iterable[History]) -> set[int]:
